@@ -1,0 +1,7 @@
+"""Lean Transformers: the tested reference implementation of every idea in the course.
+
+The sub-packages are stacked in lesson order, and each is imported by name where it is needed, so
+`import course_lib` itself loads nothing heavy (not even torch).
+"""
+
+__version__ = "0.1.0"
