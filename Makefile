@@ -1,0 +1,12 @@
+# Each target is `python3 start.py <target>`; start.py has the options (make setup FLAGS=--cpu).
+PYTHON ?= python3
+FLAGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup lessons test test-all lab notebooks
+
+help:
+	@$(PYTHON) start.py --help
+
+setup lessons test test-all lab notebooks:
+	@$(PYTHON) start.py $@ $(FLAGS)

@@ -1,0 +1,341 @@
+#!/usr/bin/env python3
+"""Set up and run the course: `python start.py setup | lessons | test | test-all | lab | notebooks`.
+
+Needs nothing but Python's standard library. The first call makes `.venv` in this folder and installs the
+locked packages into it; later calls find it ready and start at once. Nothing outside this folder is changed.
+"""
+
+from __future__ import annotations  # an old Python must get as far as the sentence that says it is too old
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+VENV = ROOT / ".venv"
+SUPPORTED = ((3, 11), (3, 12), (3, 13))
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+NEWEST_EXTRAS = "lab,models,test,browser"
+WINDOWS = os.name == "nt"
+
+
+class SetupError(Exception):
+    """Something the reader can mend; the message says how."""
+
+
+def say(text: str) -> None:
+    print(f"[course] {text}", flush=True)
+
+
+# --- running other programs -------------------------------------------------------------------------------
+
+
+def child_environment(extra: dict[str, str] | None = None) -> dict[str, str]:
+    """The environment of every program started here: UTF-8, the course's Python first, no foreign paths."""
+    env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    env.update(PYTHONUTF8="1", PYTHONIOENCODING="utf-8", VIRTUAL_ENV=str(VENV))
+    env["PATH"] = str(venv_python(VENV).parent) + os.pathsep + env.get("PATH", "")
+    env.update(extra or {})
+    return env
+
+
+def run(argv: list[str], *, env: dict[str, str] | None = None, interactive: bool = False) -> int:
+    """Run a program in the course's folder and return its exit code.
+
+    Ctrl-C reaches the child too, so it gets ten seconds to finish cleanly before it is ended. An
+    `interactive` child (JupyterLab asks before it stops) decides alone what Ctrl-C means.
+    """
+    child = subprocess.Popen(argv, cwd=str(ROOT), env=child_environment(env))
+    while True:
+        try:
+            return child.wait()
+        except KeyboardInterrupt:
+            if interactive:
+                continue
+            try:
+                child.wait(timeout=10)
+            except (subprocess.TimeoutExpired, KeyboardInterrupt):
+                child.terminate()
+                child.wait()
+            raise
+
+
+def ask(argv: list[str]) -> str | None:
+    """What a program prints, or None where it is missing, fails, or does not answer within 30 seconds."""
+    try:
+        done = subprocess.run(argv, capture_output=True, timeout=30, check=True, env=child_environment())
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.decode("utf-8", "replace").strip()
+
+
+# --- finding a Python -------------------------------------------------------------------------------------
+
+# `venv` and `ensurepip` are separate packages on Debian: a Python without them cannot make an environment.
+PROBE = "import sys, venv, ensurepip; print(*sys.version_info[:3]); print(sys.maxsize > 2**32)"
+
+
+def python_candidates() -> list[list[str]]:
+    """Commands that may start a suitable Python: the running one first, then those that CI runs in full."""
+    running = getattr(sys, "_base_executable", None) or sys.executable  # not .venv's own: it may be remade
+    candidates = [[running]]
+    for version in ("3.11", "3.13", "3.12"):
+        if WINDOWS:
+            candidates.append(["py", f"-{version}"])
+        candidates.append([f"python{version}"])
+        candidates += [
+            [str(path)] for path in sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+        ]
+    return candidates
+
+
+def version_of(command: list[str]) -> tuple[int, int, int] | None:
+    """The version of a 64-bit Python that can make environments; None for anything else."""
+    answer = ask([*command, "-c", PROBE])
+    if not answer or not answer.endswith("True"):
+        return None
+    major, minor, micro = (int(part) for part in answer.splitlines()[0].split())
+    return major, minor, micro
+
+
+def find_python(candidates: list[list[str]] | None = None) -> tuple[list[str], tuple[int, int, int]]:
+    """The first suitable Python. Raises SetupError, with what to install, where there is none."""
+    for command in python_candidates() if candidates is None else candidates:
+        version = version_of(command)
+        if version and version[:2] in SUPPORTED:
+            return command, version
+    if WINDOWS:
+        remedy = "winget install Python.Python.3.13   (or python.org/downloads, the 64-bit installer)"
+    elif sys.platform == "darwin":
+        remedy = "brew install python@3.13   (or python.org/downloads)"
+    else:
+        remedy = "sudo apt install python3 python3-venv   (or your system's package of Python 3.11 to 3.13)"
+    running = ".".join(str(part) for part in sys.version_info[:3])
+    raise SetupError(
+        f"The course needs a 64-bit Python 3.11, 3.12 or 3.13 with `venv`; this one is {running}, and no "
+        f"other was found. Install one and run the same command again:\n    {remedy}"
+    )
+
+
+# --- the environment --------------------------------------------------------------------------------------
+
+
+def venv_python(venv: Path) -> Path:
+    return venv / "Scripts" / "python.exe" if WINDOWS else venv / "bin" / "python"
+
+
+def fingerprint(flags: dict[str, bool]) -> str:
+    """Changes with the packages, the flags and this folder's place: then the environment is brought up."""
+    digest = hashlib.sha256(str(ROOT).encode("utf-8"))
+    for name in ("requirements.txt", "pyproject.toml"):
+        digest.update((ROOT / name).read_bytes().replace(b"\r\n", b"\n"))
+    digest.update(json.dumps(flags, sort_keys=True).encode("utf-8"))
+    return digest.hexdigest()
+
+
+def read_stamp(venv: Path) -> dict:
+    """What the last setup wrote, {} where there was none or it was cut short while writing."""
+    try:
+        stamp = json.loads((venv / "course-setup.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return stamp if isinstance(stamp, dict) else {}
+
+
+def write_stamp(venv: Path, flags: dict[str, bool], finished: str | None) -> None:
+    """Remember the flags, and the fingerprint of a finished setup; renamed into place, never half-written."""
+    partial = venv / "course-setup.json.partial"
+    partial.write_text(json.dumps({"flags": flags, "finished": finished}), encoding="utf-8")
+    partial.replace(venv / "course-setup.json")
+
+
+def chosen_flags(asked: dict[str, bool], stamp: dict) -> dict[str, bool]:
+    """Flags given now, and those of earlier setups: `setup --cpu` once keeps later calls on CPU wheels."""
+    remembered = stamp.get("flags")
+    earlier = remembered if isinstance(remembered, dict) else {}
+    return {name: bool(value or earlier.get(name)) for name, value in asked.items()}
+
+
+def requirement_lines(text: str, *, xformers: bool) -> list[str]:
+    """The pins of requirements.txt without comments, and without xFormers where it is not wanted."""
+    lines = [line.strip() for line in text.splitlines()]
+    pins = [line for line in lines if line and not line.startswith("#")]
+    return pins if xformers else [line for line in pins if not line.startswith("xformers==")]
+
+
+def install_commands(flags: dict[str, bool], pins: list[str], pin_file: Path) -> list[tuple[str, list[str]]]:
+    """(what it does, pip's arguments) for each step of an installation."""
+    torch = next(line for line in pins if line.startswith("torch=="))
+    steps = []
+    if flags["cpu"]:
+        # Only torch comes from PyTorch's own index, and only its CPU build: no CUDA libraries to download.
+        steps.append((f"{torch} for the CPU", ["install", "--no-deps", "--index-url", CPU_INDEX, torch]))
+    if flags["newest"]:
+        extras = NEWEST_EXTRAS if flags["no_xformers"] else NEWEST_EXTRAS + ",xformers"
+        packages = [
+            "install",
+            "--quiet",
+            "--upgrade",
+            "--upgrade-strategy",
+            "eager",
+            f".[{extras}]",
+            "setuptools",
+        ]
+        steps.append(("the newest packages that pyproject.toml allows", packages))
+    else:
+        steps.append((f"{len(pins)} locked packages", ["install", "--quiet", "-r", str(pin_file)]))
+    editable = ["install", "--quiet", "--no-deps", "--no-build-isolation", "-e", "."]
+    steps.append(("course_lib, from this folder", editable))
+    return steps
+
+
+def has_nvidia_gpu() -> bool:
+    return shutil.which("nvidia-smi") is not None
+
+
+def make_venv(venv: Path) -> None:
+    """Create the environment, or replace one that does not start, lacks pip or has an unsupported Python."""
+    python = venv_python(venv)
+    if python.exists():
+        version = ask([str(python), "-c", "import sys, pip; print(*sys.version_info[:2])"])
+        if version and tuple(int(part) for part in version.split()) in SUPPORTED:
+            return
+        say("the environment in .venv does not work: making it anew")
+    command, version = find_python()
+    say("making .venv with Python " + ".".join(str(part) for part in version))
+    if run([*command, "-m", "venv", "--clear", str(venv)]) != 0:
+        raise SetupError(
+            "Python could not make .venv; the lines above say why (on Debian: apt install python3-venv)."
+        )
+
+
+def ensure_environment(asked: dict[str, bool], *, fresh: bool = False, dry_run: bool = False) -> None:
+    """Bring .venv to the state that requirements.txt and the flags describe; at once where it is there."""
+    flags = chosen_flags(asked, {} if fresh else read_stamp(VENV))
+    wanted = fingerprint(flags)
+    if not fresh and read_stamp(VENV).get("finished") == wanted and venv_python(VENV).exists():
+        return
+    pins = requirement_lines(
+        (ROOT / "requirements.txt").read_text(encoding="utf-8"), xformers=not flags["no_xformers"]
+    )
+    steps = install_commands(flags, pins, VENV / "course-requirements.txt")
+    if dry_run:
+        command, version = find_python()
+        say(f"would make {VENV} with Python {'.'.join(map(str, version))} ({' '.join(command)})")
+        for what, arguments in steps:
+            say(f"would install {what}: pip {' '.join(arguments)}")
+        return
+    if fresh and VENV.exists():
+        say("removing .venv")
+        shutil.rmtree(VENV)
+    if sys.platform == "linux" and not flags["cpu"] and not has_nvidia_gpu():
+        say("no NVIDIA GPU here: on a slow line, `python start.py setup --cpu` downloads gigabytes less")
+    make_venv(VENV)
+    write_stamp(VENV, flags, finished=None)
+    (VENV / "course-requirements.txt").write_text("\n".join(pins) + "\n", encoding="utf-8")
+    for what, arguments in steps:
+        say(f"installing {what} (minutes the first time)" if "locked" in what else f"installing {what}")
+        pip = [str(venv_python(VENV)), "-m", "pip", "--disable-pip-version-check", *arguments]
+        if run(pip) != 0:
+            raise SetupError(
+                f"pip could not install {what}; its own words are above. What is installed so far is kept: "
+                "check the network and the free disk space (`--cpu` needs about 3 GB, CUDA about 8 GB), then "
+                "run the same command again."
+            )
+    write_stamp(VENV, flags, finished=wanted)
+    say("ready")
+
+
+# --- the commands -----------------------------------------------------------------------------------------
+
+
+SETUP_FLAGS = {
+    "--cpu": "PyTorch's CPU build: gigabytes less to download",
+    "--no-xformers": "leave xFormers out",
+    "--newest": "the newest versions that pyproject.toml allows, not the locked ones",
+    "--fresh": "remove .venv first, and forget earlier flags",
+    "--dry-run": "say what would be done, and do nothing",
+}
+
+
+def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    parser = argparse.ArgumentParser(
+        prog="start.py",
+        description="Lean Transformers: set up the course, run it, check it.",
+        allow_abbrev=False,
+    )
+    commands = parser.add_subparsers(dest="command", metavar="command")
+    descriptions = {
+        "setup": "make .venv and install the locked packages (--cpu, --no-xformers, --newest, --fresh)",
+        "lessons": "run every lesson to build/lessons/*.html, with a table of minutes and memory",
+        "test": "run every check; name steps to run only those",
+        "test-all": "and what takes longer: slow tests, solved notebooks, Colab's packages, benches",
+        "lab": "open JupyterLab on the first lesson",
+        "notebooks": "execute the lessons in place and normalise their outputs",
+    }
+    for name, text in descriptions.items():
+        command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        if name == "setup":
+            command.add_argument(
+                "--cpu", action="store_true", help="PyTorch's CPU build: gigabytes less to fetch"
+            )
+            command.add_argument("--no-xformers", action="store_true", help="leave xFormers out")
+            command.add_argument(
+                "--newest", action="store_true", help="newest allowed versions, not the locked ones"
+            )
+            command.add_argument(
+                "--fresh", action="store_true", help="remove .venv first, forget earlier flags"
+            )
+            command.add_argument(
+                "--dry-run", action="store_true", help="say what would be done, and do nothing"
+            )
+    known, rest = parser.parse_known_args(arguments)
+    if known.command is None:
+        parser.print_help()
+        parser.exit(2)
+    if rest and known.command == "setup":
+        parser.error(f"unknown argument: {' '.join(rest)}")
+    return known, rest
+
+
+def main(arguments: list[str]) -> int:
+    options, rest = parse(arguments)
+    asked = {name: getattr(options, name, False) for name in ("cpu", "no_xformers", "newest")}
+    ensure_environment(
+        asked, fresh=getattr(options, "fresh", False), dry_run=getattr(options, "dry_run", False)
+    )
+    python = str(venv_python(VENV))
+    if options.command == "lessons":
+        return run([python, "-m", "course_lib.classroom.notebooks", "lessons", *rest])
+    if options.command == "notebooks":
+        return run([python, "-m", "course_lib.classroom.notebooks", "refresh", *rest])
+    if options.command == "lab":
+        as_root = ["--allow-root"] if not WINDOWS and os.geteuid() == 0 else []
+        first = str(Path("notebooks") / "00_start_here.ipynb")
+        return run([python, "-m", "jupyterlab", *as_root, *rest, first], interactive=True)
+    if options.command == "test":
+        return run([python, str(Path("tests") / "run_checks.py"), *rest])
+    if options.command == "test-all":
+        return run([python, str(Path("tests") / "run_checks.py"), "--all", *rest])
+    if not options.dry_run:
+        say("next: `python start.py lessons` runs the course, `python start.py lab` opens it")
+    return 0
+
+
+if __name__ == "__main__":
+    for stream in (sys.stdout, sys.stderr):  # a path in Bangla must print on a Windows console too
+        stream.reconfigure(encoding="utf-8", errors="replace")
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except SetupError as error:
+        say(str(error))
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print()
+        say("stopped; the same command goes on from here")
+        sys.exit(130)
