@@ -248,12 +248,28 @@ def ensure_environment(asked: dict[str, bool], *, fresh: bool = False, dry_run: 
                 "run the same command again."
             )
     write_stamp(VENV, flags, finished=wanted)
-    say("ready")
 
 
 # --- the commands -----------------------------------------------------------------------------------------
 
 
+COMMANDS = {  # name -> (what it does, what .venv's Python then runs)
+    "setup": ("make .venv and install the locked packages into it", []),
+    "lessons": (
+        "run every lesson to build/lessons/*.html, with a table of minutes and memory",
+        ["-m", "course_lib.classroom.notebooks", "lessons"],
+    ),
+    "test": ("run every check; name some to run only those", [str(Path("tests", "run_checks.py"))]),
+    "test-all": ("and the checks that take longer", [str(Path("tests", "run_checks.py")), "--all"]),
+    "lab": (
+        "open JupyterLab on the first lesson",
+        ["-m", "jupyterlab", str(Path("notebooks", "00_start_here.ipynb"))],
+    ),
+    "notebooks": (
+        "execute the lessons in place and normalise their outputs",
+        ["-m", "course_lib.classroom.notebooks", "refresh"],
+    ),
+}
 SETUP_FLAGS = {
     "--cpu": "PyTorch's CPU build: gigabytes less to download",
     "--no-xformers": "leave xFormers out",
@@ -264,67 +280,36 @@ SETUP_FLAGS = {
 
 
 def parse(arguments: list[str]) -> tuple[argparse.Namespace, list[str]]:
-    parser = argparse.ArgumentParser(
-        prog="start.py",
-        description="Lean Transformers: set up the course, run it, check it.",
-        allow_abbrev=False,
-    )
+    """The command with its flags, and what follows it for the program that it starts."""
+    about = "Lean Transformers: set up the course, run it, check it."
+    parser = argparse.ArgumentParser(prog="start.py", description=about, allow_abbrev=False)
     commands = parser.add_subparsers(dest="command", metavar="command")
-    descriptions = {
-        "setup": "make .venv and install the locked packages (--cpu, --no-xformers, --newest, --fresh)",
-        "lessons": "run every lesson to build/lessons/*.html, with a table of minutes and memory",
-        "test": "run every check; name steps to run only those",
-        "test-all": "and what takes longer: slow tests, solved notebooks, Colab's packages, benches",
-        "lab": "open JupyterLab on the first lesson",
-        "notebooks": "execute the lessons in place and normalise their outputs",
-    }
-    for name, text in descriptions.items():
-        command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
-        if name == "setup":
-            command.add_argument(
-                "--cpu", action="store_true", help="PyTorch's CPU build: gigabytes less to fetch"
-            )
-            command.add_argument("--no-xformers", action="store_true", help="leave xFormers out")
-            command.add_argument(
-                "--newest", action="store_true", help="newest allowed versions, not the locked ones"
-            )
-            command.add_argument(
-                "--fresh", action="store_true", help="remove .venv first, forget earlier flags"
-            )
-            command.add_argument(
-                "--dry-run", action="store_true", help="say what would be done, and do nothing"
-            )
-    known, rest = parser.parse_known_args(arguments)
-    if known.command is None:
+    for name, (meaning, _) in COMMANDS.items():
+        command = commands.add_parser(name, help=meaning, description=meaning, allow_abbrev=False)
+        for flag, effect in SETUP_FLAGS.items() if name == "setup" else ():
+            command.add_argument(flag, action="store_true", help=effect)
+    options, rest = parser.parse_known_args(arguments)
+    if options.command is None:
         parser.print_help()
         parser.exit(2)
-    if rest and known.command == "setup":
-        parser.error(f"unknown argument: {' '.join(rest)}")
-    return known, rest
+    if rest and options.command == "setup":
+        parser.error(f"setup has no argument {' '.join(rest)}")
+    return options, rest
 
 
 def main(arguments: list[str]) -> int:
     options, rest = parse(arguments)
     asked = {name: getattr(options, name, False) for name in ("cpu", "no_xformers", "newest")}
-    ensure_environment(
-        asked, fresh=getattr(options, "fresh", False), dry_run=getattr(options, "dry_run", False)
-    )
-    python = str(venv_python(VENV))
-    if options.command == "lessons":
-        return run([python, "-m", "course_lib.classroom.notebooks", "lessons", *rest])
-    if options.command == "notebooks":
-        return run([python, "-m", "course_lib.classroom.notebooks", "refresh", *rest])
-    if options.command == "lab":
-        as_root = ["--allow-root"] if not WINDOWS and os.geteuid() == 0 else []
-        first = str(Path("notebooks") / "00_start_here.ipynb")
-        return run([python, "-m", "jupyterlab", *as_root, *rest, first], interactive=True)
-    if options.command == "test":
-        return run([python, str(Path("tests") / "run_checks.py"), *rest])
-    if options.command == "test-all":
-        return run([python, str(Path("tests") / "run_checks.py"), "--all", *rest])
-    if not options.dry_run:
-        say("next: `python start.py lessons` runs the course, `python start.py lab` opens it")
-    return 0
+    if options.command == "setup":
+        ensure_environment(asked, fresh=options.fresh, dry_run=options.dry_run)
+        if not options.dry_run:
+            say("ready: `python start.py lessons` runs the course, `python start.py lab` opens it")
+        return 0
+    ensure_environment(asked)
+    interactive = options.command == "lab"
+    if interactive and not WINDOWS and os.geteuid() == 0:
+        rest = ["--allow-root", *rest]  # a container's only user is often root, and Jupyter would refuse it
+    return run([str(venv_python(VENV)), *COMMANDS[options.command][1], *rest], interactive=interactive)
 
 
 if __name__ == "__main__":
