@@ -35,25 +35,38 @@ def say(text: str) -> None:
 # --- running other programs -------------------------------------------------------------------------------
 
 
-def child_environment(extra: dict[str, str] | None = None) -> dict[str, str]:
-    """The environment of every program started here: UTF-8, the course's Python first, no foreign paths."""
+def clean_environment() -> dict[str, str]:
+    """The caller's environment without paths to other Pythons' packages, and with UTF-8 everywhere."""
     env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
-    env.update(PYTHONUTF8="1", PYTHONIOENCODING="utf-8", VIRTUAL_ENV=str(VENV))
-    env["PATH"] = str(venv_python(VENV).parent) + os.pathsep + env.get("PATH", "")
-    env.update(extra or {})
+    env.update(PYTHONUTF8="1", PYTHONIOENCODING="utf-8")
     return env
 
 
-def run(argv: list[str], *, env: dict[str, str] | None = None, interactive: bool = False) -> int:
+def course_environment() -> dict[str, str]:
+    """The same with .venv active: its programs are found first."""
+    env = clean_environment()
+    env["VIRTUAL_ENV"] = str(VENV)
+    env["PATH"] = str(venv_python(VENV).parent) + os.pathsep + env.get("PATH", "")
+    return env
+
+
+def run(
+    argv: list[str], env: dict[str, str], *, interactive: bool = False, heartbeat: str | None = None
+) -> int:
     """Run a program in the course's folder and return its exit code.
 
     Ctrl-C reaches the child too, so it gets ten seconds to finish cleanly before it is ended. An
-    `interactive` child (JupyterLab asks before it stops) decides alone what Ctrl-C means.
+    `interactive` child (JupyterLab asks before it stops) decides alone what Ctrl-C means. A silent child is
+    spoken for: `heartbeat` is said every minute, with the minutes gone.
     """
-    child = subprocess.Popen(argv, cwd=str(ROOT), env=child_environment(env))
+    child = subprocess.Popen(argv, cwd=str(ROOT), env=env)
+    minutes = 0
     while True:
         try:
-            return child.wait()
+            return child.wait(timeout=60 if heartbeat else None)
+        except subprocess.TimeoutExpired:
+            minutes += 1
+            say(f"{heartbeat} ({minutes} min)")
         except KeyboardInterrupt:
             if interactive:
                 continue
@@ -68,7 +81,7 @@ def run(argv: list[str], *, env: dict[str, str] | None = None, interactive: bool
 def ask(argv: list[str]) -> str | None:
     """What a program prints, or None where it is missing, fails, or does not answer within 30 seconds."""
     try:
-        done = subprocess.run(argv, capture_output=True, timeout=30, check=True, env=child_environment())
+        done = subprocess.run(argv, capture_output=True, timeout=30, check=True, env=clean_environment())
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.decode("utf-8", "replace").strip()
@@ -170,26 +183,22 @@ def requirement_lines(text: str, *, xformers: bool) -> list[str]:
 
 def install_commands(flags: dict[str, bool], pins: list[str], pin_file: Path) -> list[tuple[str, list[str]]]:
     """(what it does, pip's arguments) for each step of an installation."""
-    torch = next(line for line in pins if line.startswith("torch=="))
+    torch = (
+        ["--upgrade", "torch"]
+        if flags["newest"]
+        else [next(pin for pin in pins if pin.startswith("torch=="))]
+    )
     steps = []
     if flags["cpu"]:
         # Only torch comes from PyTorch's own index, and only its CPU build: no CUDA libraries to download.
-        steps.append((f"{torch} for the CPU", ["install", "--no-deps", "--index-url", CPU_INDEX, torch]))
+        steps.append(("torch for the CPU", ["install", "-qq", "--no-deps", "--index-url", CPU_INDEX, *torch]))
     if flags["newest"]:
         extras = NEWEST_EXTRAS if flags["no_xformers"] else NEWEST_EXTRAS + ",xformers"
-        packages = [
-            "install",
-            "--quiet",
-            "--upgrade",
-            "--upgrade-strategy",
-            "eager",
-            f".[{extras}]",
-            "setuptools",
-        ]
-        steps.append(("the newest packages that pyproject.toml allows", packages))
+        upgrade = ["install", "-qq", "--upgrade", "--upgrade-strategy", "eager"]
+        steps.append(("the newest packages allowed", [*upgrade, f".[{extras}]", "setuptools"]))
     else:
-        steps.append((f"{len(pins)} locked packages", ["install", "--quiet", "-r", str(pin_file)]))
-    editable = ["install", "--quiet", "--no-deps", "--no-build-isolation", "-e", "."]
+        steps.append((f"{len(pins)} locked packages", ["install", "-qq", "-r", str(pin_file)]))
+    editable = ["install", "-qq", "--no-deps", "--no-build-isolation", "-e", "."]
     steps.append(("course_lib, from this folder", editable))
     return steps
 
@@ -208,10 +217,8 @@ def make_venv(venv: Path) -> None:
         say("the environment in .venv does not work: making it anew")
     command, version = find_python()
     say("making .venv with Python " + ".".join(str(part) for part in version))
-    if run([*command, "-m", "venv", "--clear", str(venv)]) != 0:
-        raise SetupError(
-            "Python could not make .venv; the lines above say why (on Debian: apt install python3-venv)."
-        )
+    if run([*command, "-m", "venv", "--clear", str(venv)], clean_environment()) != 0:
+        raise SetupError("Python could not make .venv; the lines above say why.")
 
 
 def ensure_environment(asked: dict[str, bool], *, fresh: bool = False, dry_run: bool = False) -> None:
@@ -219,6 +226,8 @@ def ensure_environment(asked: dict[str, bool], *, fresh: bool = False, dry_run: 
     flags = chosen_flags(asked, {} if fresh else read_stamp(VENV))
     wanted = fingerprint(flags)
     if not fresh and read_stamp(VENV).get("finished") == wanted and venv_python(VENV).exists():
+        if dry_run:
+            say(f"nothing to do: {VENV} is up to date")
         return
     pins = requirement_lines(
         (ROOT / "requirements.txt").read_text(encoding="utf-8"), xformers=not flags["no_xformers"]
@@ -226,7 +235,8 @@ def ensure_environment(asked: dict[str, bool], *, fresh: bool = False, dry_run: 
     steps = install_commands(flags, pins, VENV / "course-requirements.txt")
     if dry_run:
         command, version = find_python()
-        say(f"would make {VENV} with Python {'.'.join(map(str, version))} ({' '.join(command)})")
+        python = f"Python {'.'.join(map(str, version))} ({' '.join(command)})"
+        say(f"would make {VENV} with {python}, unless it is there and works")
         for what, arguments in steps:
             say(f"would install {what}: pip {' '.join(arguments)}")
         return
@@ -241,7 +251,7 @@ def ensure_environment(asked: dict[str, bool], *, fresh: bool = False, dry_run: 
     for what, arguments in steps:
         say(f"installing {what} (minutes the first time)" if "locked" in what else f"installing {what}")
         pip = [str(venv_python(VENV)), "-m", "pip", "--disable-pip-version-check", *arguments]
-        if run(pip) != 0:
+        if run(pip, course_environment(), heartbeat=f"still installing {what}") != 0:
             raise SetupError(
                 f"pip could not install {what}; its own words are above. What is installed so far is kept: "
                 "check the network and the free disk space (`--cpu` needs about 3 GB, CUDA about 8 GB), then "
@@ -309,7 +319,8 @@ def main(arguments: list[str]) -> int:
     interactive = options.command == "lab"
     if interactive and not WINDOWS and os.geteuid() == 0:
         rest = ["--allow-root", *rest]  # a container's only user is often root, and Jupyter would refuse it
-    return run([str(venv_python(VENV)), *COMMANDS[options.command][1], *rest], interactive=interactive)
+    argv = [str(venv_python(VENV)), *COMMANDS[options.command][1], *rest]
+    return run(argv, course_environment(), interactive=interactive)
 
 
 if __name__ == "__main__":
