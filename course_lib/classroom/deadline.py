@@ -1,0 +1,114 @@
+"""Call a student's function, and come back in time whatever it does.
+
+`call_with_deadline(function, seconds)` runs the function in a worker thread under a trace function
+(`sys.settrace`) that looks at the clock on every line and raises once the time is up. No signal is used, so it
+works in notebooks, on Windows and off the main thread, and it nests. The caller's own trace function (a debugger,
+coverage) belongs to the caller's thread and is not touched; one that was installed for new threads is put back.
+
+What a trace cannot interrupt is one long call into C (`time.sleep(60)`, a huge matmul): Python runs no line
+meanwhile. The caller then stops waiting and reports the time-out all the same; the worker, a daemon, dies at the
+first line after that call. Only a C call that also holds the interpreter lock (`10 ** 10 ** 9`, `sum(range(10**11))`)
+keeps everyone waiting, so checks keep their inputs small.
+"""
+
+import contextvars
+import ctypes
+import sys
+import sysconfig
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+_GRACE_S = 0.15  # after the deadline the trace gets this long to end the call by itself
+_KILL_S = 0.25  # then the worker is sent exceptions for this long, for `except:` around an endless loop
+_LIBRARY_FOLDERS = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+
+
+class TimeIsUp(BaseException):
+    """Raised inside the student's function. Not an `Exception`, so that `except Exception` does not swallow it."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call did: returned `value`, raised `error`, or ran out of time (then `line` is where it was)."""
+
+    value: Any = None
+    error: BaseException | None = None
+    timed_out: bool = False
+    frame_line: tuple[str, int] | None = None
+
+
+def is_library(filename: str) -> bool:
+    """Whether a source file belongs to Python or an installed package rather than to a student."""
+    return filename.startswith(_LIBRARY_FOLDERS) or filename.startswith("<frozen")
+
+
+def call_with_deadline(function: Callable[[], Any], seconds: float) -> Outcome:
+    """Run `function()` for at most `seconds` (a little more where one line is slow) and say what happened.
+
+    Never raises what the function raises, `SystemExit` included. Thread-local state of the caller (torch's grad
+    mode, autocast) does not reach the function, which starts with the defaults.
+    """
+    if seconds <= 0:
+        raise ValueError(f"seconds: expected a positive number, got {seconds}.")
+    results: list[Outcome] = []
+    context = contextvars.copy_context()
+    until = time.monotonic() + seconds
+
+    def trace(frame: FrameType, event: str, _argument: Any) -> Any:
+        if time.monotonic() > until:
+            raise TimeIsUp
+        # Every call is seen, also those inside libraries; line by line only the student's own code is followed.
+        return None if is_library(frame.f_code.co_filename) else trace
+
+    def work() -> None:
+        previous = sys.gettrace()
+        try:
+            sys.settrace(trace)
+            try:
+                value = context.run(function)
+            finally:
+                sys.settrace(previous)
+            results.append(Outcome(value=value))
+        except TimeIsUp as stopped:
+            results.append(Outcome(timed_out=True, frame_line=_deepest_line(stopped)))
+        except BaseException as error:  # a student may also raise SystemExit
+            results.append(Outcome(error=error))
+
+    worker = threading.Thread(target=work, name="student-function", daemon=True)
+    worker.start()
+    worker.join(seconds + _GRACE_S)
+    if results:
+        return results[0]
+    stuck_at = _current_line(worker)
+    kill_until = time.monotonic() + _KILL_S
+    while worker.is_alive() and not results and time.monotonic() < kill_until:
+        _interrupt(worker)
+        worker.join(0.01)
+    return Outcome(timed_out=True, frame_line=stuck_at)
+
+
+def _deepest_line(error: BaseException) -> tuple[str, int] | None:
+    """File and line of the innermost frame of the student's in the traceback of `error`."""
+    found, entry = None, error.__traceback__
+    while entry is not None:
+        filename = entry.tb_frame.f_code.co_filename
+        if filename != __file__ and not is_library(filename):
+            found = (filename, entry.tb_lineno)
+        entry = entry.tb_next
+    return found
+
+
+def _current_line(worker: threading.Thread) -> tuple[str, int] | None:
+    frame = sys._current_frames().get(worker.ident or 0)
+    while frame is not None and (frame.f_code.co_filename == __file__ or is_library(frame.f_code.co_filename)):
+        frame = frame.f_back
+    return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else None
+
+
+def _interrupt(worker: threading.Thread) -> None:
+    """Python drops a trace function that has raised; a loop that swallowed it is ended from outside."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(worker.ident or 0), ctypes.py_object(TimeIsUp))

@@ -1,0 +1,148 @@
+"""The check itself: try a function on every case, and put the result in one verdict.
+
+The order is fixed, so that the first thing to mend is the one named: not started, cannot be called so, then the
+first case that went wrong (a mistake known by name, else time, crash, nothing returned, type, shape, dtype, value),
+then inputs that were modified.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from course_lib.classroom.attempt import attempt, call_problem, is_untouched, undisturbed
+from course_lib.classroom.compare import difference, show
+from course_lib.classroom.exercise import Attempt, Exercise
+from course_lib.classroom.messages import say
+
+CHECK_SECONDS = 1.4  # for all cases of one check; with what a stuck worker costs, under two seconds
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a check found. status: "not started", "not yet" or "solved".
+
+    key: the message key of the diagnosis (tests compare it); text: the whole of what is printed.
+    """
+
+    status: str
+    key: str
+    text: str
+
+
+def examine(exercise: Exercise, function: Any) -> Verdict:
+    """Check a student's function (or, for a question, their answer). Prints nothing, records nothing."""
+    if exercise.is_question:
+        if function is None or function is Ellipsis:
+            return _not_started(exercise)
+        answer = function
+
+        def function() -> Any:
+            return answer
+
+    elif is_untouched(function):
+        return _not_started(exercise)
+    elif not callable(function):
+        return _not_yet(exercise, "common.not_a_function", {"stub": exercise.stub, "got": show(function)})
+    parameters = call_problem(function, exercise.cases[0])
+    if parameters is not None:
+        call = _bare_call(exercise)
+        return _not_yet(exercise, "common.wrong_parameters", {"call": call, "parameters": parameters or "()"})
+    with undisturbed():
+        attempts = _try_all(exercise, function)
+        wrong = next((tried for tried in attempts if not tried.right), None)
+        if wrong is None:
+            spoilt = next((tried for tried in attempts if tried.modified), None)
+            if spoilt is None:
+                return _solved(exercise, attempts)
+            values = {"call": spoilt.call, "name": spoilt.modified}
+            return _not_yet(exercise, "common.modified_input", values, spoilt)
+        if wrong.got is Ellipsis or isinstance(wrong.error, NotImplementedError):
+            return _not_started(exercise)
+        key, values = _diagnosis(exercise, attempts, wrong)
+    return _not_yet(exercise, key, values, wrong)
+
+
+def _try_all(exercise: Exercise, function: Any) -> list[Attempt]:
+    attempts: list[Attempt] = []
+    until = time.monotonic() + CHECK_SECONDS
+    for case in exercise.cases:
+        tried = attempt(exercise, function, case, max(until - time.monotonic(), 0.05))
+        attempts.append(tried)
+        if tried.timed_out:
+            break
+    return attempts
+
+
+def _diagnosis(exercise: Exercise, attempts: list[Attempt], wrong: Attempt) -> tuple[str, dict[str, object]]:
+    """The key and values of the one sentence that names what is wrong."""
+    for mistake in exercise.mistakes:
+        if mistake.made_in(attempts, wrong):
+            values = {"call": wrong.call, "got": show(wrong.got), "wanted": show(wrong.wanted)}
+            found = difference(wrong.got, wrong.wanted, wrong.case.tolerance) if wrong.returned else None
+            if found is not None:
+                values |= {name: value for name, value in found.values.items() if name in ("got", "wanted", "place")}
+            return exercise.key(mistake.key), values | dict(mistake.values(wrong) if mistake.values else {})
+    if wrong.timed_out:
+        return "common.timed_out", {"call": wrong.call, "line": _line(wrong)}
+    if wrong.error is not None:
+        return _crash(wrong)
+    if wrong.got is None and wrong.printed.strip():
+        return "common.printed_instead", {"call": wrong.call}
+    found = difference(wrong.got, wrong.wanted, wrong.case.tolerance)
+    if found is None:  # the case has its own `same`
+        values = {"got": show(wrong.got), "wanted": show(wrong.wanted)}
+        return "common.not_the_same", {"call": wrong.call} | values
+    return found.key, {"call": wrong.call} | found.values
+
+
+def _crash(wrong: Attempt) -> tuple[str, dict[str, object]]:
+    error = wrong.error
+    if isinstance(error, RecursionError):
+        return "common.endless_recursion", {"call": wrong.call, "line": _line(wrong)}
+    if isinstance(error, SystemExit | KeyboardInterrupt):
+        return "common.left", {"call": wrong.call, "error": type(error).__name__, "line": _line(wrong)}
+    first_line = (str(error).strip().splitlines() or [""])[0]
+    message = f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
+    return "common.crashed", {"call": wrong.call, "error": message, "line": _line(wrong)}
+
+
+def _line(wrong: Attempt) -> str:
+    if wrong.error_line is None:
+        return say("common.line_unknown")
+    number, text = wrong.error_line
+    return say("common.line", number=number, text=text) if text else say("common.line_number", number=number)
+
+
+def _bare_call(exercise: Exercise) -> str:
+    import inspect
+
+    names = [str(name) for name in inspect.signature(exercise.solution).parameters]
+    return f"{exercise.stub}({', '.join(names)})"
+
+
+def _not_started(exercise: Exercise) -> Verdict:
+    text = say("common.not_started", id=exercise.id, start=say(exercise.key("start")))
+    return Verdict("not started", "common.not_started", text)
+
+
+def _not_yet(exercise: Exercise, key: str, values: dict[str, object], tried: Attempt | None = None) -> Verdict:
+    text = say("common.not_yet", id=exercise.id, diagnosis=say(key, **values))
+    return Verdict("not yet", key, text + _printed(tried))
+
+
+def _solved(exercise: Exercise, attempts: list[Attempt]) -> Verdict:
+    labels = [say(exercise.key(case.label)) for case in exercise.cases if case.label]
+    if labels:
+        text = say("common.solved_with", id=exercise.id, passed=", ".join(dict.fromkeys(labels)))
+    else:
+        text = say("common.solved", id=exercise.id, count=len(exercise.cases))
+    return Verdict("solved", "common.solved", text + _printed(attempts[0]))
+
+
+def _printed(tried: Attempt | None) -> str:
+    """What the student's function printed, below the verdict."""
+    if tried is None or not tried.printed.strip():
+        return ""
+    lines = tried.printed.rstrip().splitlines()
+    shown = [f"    {line}" for line in lines[:10]] + (["    …"] if len(lines) > 10 else [])
+    return "\n" + "\n".join([say("common.it_printed", call=tried.call), *shown])
