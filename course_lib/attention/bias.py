@@ -1,0 +1,245 @@
+"""What may attend to what.
+
+A bias is added to the scores before the softmax: 0 where a query may look, -inf where it may not, any other
+number to prefer some keys. Held as one tensor it has ``q_len * k_len`` entries, which is what makes attention
+take O(n²) memory. So a bias here is not a tensor but an object that makes any *tile* of itself on demand, and
+that can say of a tile, without making it, that nothing in it is visible or that nothing in it is masked.
+
+Backends ask a bias only the questions below, never which class it is. To write your own, subclass
+:class:`AttentionBias` and define :meth:`~AttentionBias.tile`; everything else has a correct default, and each
+further answer only makes attention faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+NEG_INF = float("-inf")
+TOP_LEFT, BOTTOM_RIGHT = "top-left", "bottom-right"
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The score matrix that a bias is asked about: its sizes, and the dtype and device of its tiles."""
+
+    batch: int
+    num_heads: int
+    q_len: int
+    k_len: int
+    dtype: torch.dtype = torch.float32
+    device: torch.device = torch.device("cpu")
+
+    def crop(self, q_len: int, k_len: int) -> Grid:
+        """The grid of a part of this one, ``q_len`` queries by ``k_len`` keys."""
+        return replace(self, q_len=q_len, k_len=k_len)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A part of the score matrix that is attention of its own: outside its blocks, nothing is visible."""
+
+    queries: range
+    keys: range | Tensor
+    """A run of keys, or their indices [n] where they lie scattered (the pages of a cache)."""
+    bias: AttentionBias | None
+
+    @property
+    def k_len(self) -> int:
+        return len(self.keys)
+
+
+class AttentionBias:
+    """Base of every bias. Define ``tile``; the other methods are what a backend may ask to go faster.
+
+    ``queries`` and ``keys`` are ranges of step 1 inside the grid. Biases add: ``a + b`` masks what either masks
+    and adds the scores of both; dense tensors and xFormers' bias objects may stand on either side.
+    """
+
+    adds_scores: bool = True
+    """False if every entry is 0 or -inf."""
+    batch_size: int | None = None
+    """The batch this bias is made for, or None if it is the same for every sequence of any batch."""
+    per_head: bool = False
+    """Whether entries differ between heads."""
+
+    def tile(self, queries: range, keys: range, grid: Grid) -> Float[Tensor, "..."]:
+        """The entries of these rows and columns: float, broadcastable to [batch, num_heads, rows, columns]."""
+        raise NotImplementedError(f"{type(self).__name__} must define tile(queries, keys, grid)")
+
+    def check(self, grid: Grid) -> None:
+        """Raise ValueError if this bias does not fit the grid; the message says what would."""
+
+    def visible_keys(self, queries: range, grid: Grid) -> range:
+        """A run of keys outside of which none of these queries sees anything (it may be wider than needed)."""
+        return range(grid.k_len)
+
+    def is_zero(self, queries: range, keys: range, grid: Grid) -> bool:
+        """True only if every entry of the tile is 0, so that it need not be made. False is always correct."""
+        return False
+
+    def blocks(self, grid: Grid) -> list[Block] | None:
+        """Independent parts that together are all that is visible, or None if there is one part only."""
+        return None
+
+    def as_band(self, grid: Grid) -> Band | None:
+        """The band of keys around each query's position that this bias is, if it is exactly one: fused kernels
+        know bands (plain causal masks above all) by name."""
+        return None
+
+    def stored(self, grid: Grid) -> Tensor | None:
+        """A tensor that holds this whole bias already, each size 1 or full, or None: a bias that would have
+        to build one answers None. bool (True = may attend) or float."""
+        return None
+
+    def learnable(self) -> tuple[Tensor, ...]:
+        """The tensors of this bias that want a gradient."""
+        return ()
+
+    def add_gradient(
+        self, into: Sequence[Tensor], grad_tile: Tensor, queries: range, keys: range, grid: Grid
+    ) -> None:
+        """Add to ``into``, one tensor for each of ``learnable()``, what a tile's gradient
+        [batch, num_heads, rows, columns] contributes. By default the tile is made again and autograd asked."""
+        with torch.enable_grad():
+            tile = self.tile(queries, keys, grid)
+        if tile.requires_grad:
+            found = torch.autograd.grad(
+                tile, self.learnable(), sum_to(grad_tile, tile.shape).to(tile.dtype), allow_unused=True
+            )
+            for total, part in zip(into, found, strict=True):
+                if part is not None:
+                    total.add_(part)
+
+    def materialize(
+        self,
+        q_len: int,
+        k_len: int,
+        *,
+        num_heads: int = 1,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> Float[Tensor, "batch heads q_len k_len"]:
+        """The whole bias as one tensor [batch or 1, num_heads or 1, q_len, k_len], for looking and for tests.
+
+        The first size is the batch where the bias differs between sequences, else 1; the second is
+        ``num_heads`` where it differs between heads, else 1. Raises ValueError if it does not fit the lengths.
+        """
+        grid = Grid(self.batch_size or 1, num_heads, q_len, k_len, dtype, torch.device(device))
+        self.check(grid)
+        tile = self.tile(range(q_len), range(k_len), grid)
+        tile = tile.reshape((1,) * (4 - tile.dim()) + tuple(tile.shape))
+        return tile.to(dtype).expand(-1, -1, q_len, k_len)
+
+    def __add__(self, other: Any) -> AttentionBias:
+        # Imported here: a sum is itself a bias, so combine.py stands above this file.
+        from .combine import Sum, as_bias
+
+        return Sum.of(self, as_bias(other))
+
+    def __radd__(self, other: Any) -> AttentionBias:
+        from .combine import Sum, as_bias
+
+        return Sum.of(as_bias(other), self)
+
+
+def sum_to(tensor: Tensor, shape: Sequence[int]) -> Tensor:
+    """Sum over the dimensions along which ``shape`` was broadcast to ``tensor``'s: a broadcast's gradient."""
+    while tensor.dim() > len(shape):
+        tensor = tensor.sum(0)
+    broadcast = [d for d, size in enumerate(shape) if size == 1 and tensor.shape[d] != 1]
+    return tensor.sum(broadcast, keepdim=True) if broadcast else tensor
+
+
+class Band(AttentionBias):
+    """Keys within a band around each query's own position.
+
+    Query ``i`` stands on key ``i`` (``top-left``) or on key ``i + k_len - q_len`` (``bottom-right``), and sees
+    ``left`` keys before its own and ``right`` keys after it; None is no limit.
+    """
+
+    adds_scores = False
+
+    def __init__(self, left: int | None, right: int | None, align: str | None) -> None:
+        if align not in (None, TOP_LEFT, BOTTOM_RIGHT):
+            raise ValueError(
+                f"align: expected 'top-left', 'bottom-right' or None, got {align!r}. "
+                "A training batch is square, where both are the same; a KV cache needs 'bottom-right'."
+            )
+        self.left, self.right, self.align = left, right, align
+
+    def __repr__(self) -> str:
+        return f"Band(left={self.left}, right={self.right}, align={self.align!r})"
+
+    def check(self, grid: Grid) -> None:
+        if self.align is None and grid.q_len != grid.k_len:
+            raise ValueError(
+                f"bias: {self!r} needs as many queries as keys, got {grid.q_len} queries and {grid.k_len} keys. "
+                "Say where the queries stand: align='top-left' puts query 0 on key 0 (as xFormers' "
+                "LowerTriangularMask and PyTorch's is_causal do), align='bottom-right' puts the last query on "
+                "the last key (as a KV cache needs)."
+            )
+
+    def offset(self, grid: Grid) -> int:
+        """The key on which query 0 stands."""
+        return grid.k_len - grid.q_len if self.align == BOTTOM_RIGHT else 0
+
+    def tile(self, queries: range, keys: range, grid: Grid) -> Tensor:
+        # Relative to the tile, row r's own key is column r + shift.
+        shift = queries.start + self.offset(grid) - keys.start
+        allowed = torch.ones(len(queries), len(keys), dtype=torch.bool, device=grid.device)
+        if self.right is not None:
+            allowed = allowed.tril_(shift + self.right)
+        if self.left is not None:
+            allowed = allowed.triu_(shift - self.left)
+        return torch.zeros(allowed.shape, dtype=grid.dtype, device=grid.device).masked_fill_(~allowed, NEG_INF)
+
+    def visible_keys(self, queries: range, grid: Grid) -> range:
+        offset = self.offset(grid)
+        start = 0 if self.left is None else queries.start + offset - self.left
+        stop = grid.k_len if self.right is None else queries.stop + offset + self.right
+        start = min(max(start, 0), grid.k_len)
+        return range(start, max(start, min(stop, grid.k_len)))
+
+    def is_zero(self, queries: range, keys: range, grid: Grid) -> bool:
+        if not queries or not keys:
+            return True
+        offset = self.offset(grid)
+        first, last = queries.start + offset, queries.stop - 1 + offset
+        return (self.right is None or keys.stop - 1 <= first + self.right) and (
+            self.left is None or keys.start >= last - self.left
+        )
+
+    def as_band(self, grid: Grid) -> Band | None:
+        return self
+
+
+class Causal(Band):
+    """A query sees its own position and what lies before it; with ``window``, that many keys, its own included.
+
+    ``align`` says where the queries stand when there are fewer or more of them than keys: ``"top-left"`` puts
+    query 0 on key 0, ``"bottom-right"`` the last query on the last key. Without it, a rectangle is refused.
+    """
+
+    def __init__(self, align: str | None = None, window: int | None = None) -> None:
+        if window is not None and (isinstance(window, bool) or not isinstance(window, int)):
+            raise TypeError(
+                f"window: expected a whole number of keys or None, got {type(window).__name__} {window!r}"
+            )
+        if window is not None and window < 1:
+            raise ValueError(
+                f"window: expected at least 1 (a query's own key is counted), got {window}. "
+                "Leave window out to see everything before the query."
+            )
+        super().__init__(left=None if window is None else window - 1, right=0, align=align)
+        self.window = window
+
+    def __repr__(self) -> str:
+        window = "" if self.window is None else f"window={self.window}"
+        align = "" if self.align is None else repr(self.align)
+        return f"Causal({', '.join(filter(None, (align, window)))})"

@@ -1,0 +1,330 @@
+"""Exact attention in O(n) memory: one tile of scores at a time, forward and backward, in plain PyTorch.
+
+The softmax of a row needs the row's maximum and sum, which seem to need the whole row. They do not (Milakov and
+Gimelshein 2018, "Online normalizer calculation for softmax"): keep the maximum ``m`` and the sum ``l`` of what
+has been seen, and when a new tile brings a larger maximum, scale what is there by ``exp(m_old - m_new)``. Rabe and
+Staats 2021 and FlashAttention (Dao et al. 2022) build attention on it. The backward stores no scores either: from
+the log-sum-exp of each row it makes every tile of weights again,
+
+    P  = exp(scale * Q Kᵀ + bias - lse)          dV = Pᵀ dO
+    dS = P * (dO Vᵀ - delta + dlse)              delta = rowsum(dO * O)
+    dQ = scale * dS K      dK = scale * dSᵀ Q    dbias = dS
+
+Tiles in which nothing is visible are never touched, and a bias that is zero in a tile is never made there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from .bias import NEG_INF, AttentionBias, Block, Grid
+from .call import innermost_blocks, take_keys
+from .reference import accumulation_dtype, finite, seen_nonfinite, zero_nonfinite
+
+SCORES_PER_TILE = 2**19
+"""How many scores a tile holds, over all heads: 2 MiB of float32, which stays in a core's cache."""
+LONGEST_TILE = 512
+SHORTEST_TILE = 64
+
+
+def tiled_attention(
+    query: Float[Tensor, "batch q_len heads head_dim"],
+    key: Float[Tensor, "batch k_len kv_heads head_dim"],
+    value: Float[Tensor, "batch k_len kv_heads value_dim"],
+    bias: AttentionBias | None,
+    scale: float,
+    return_lse: bool,
+) -> tuple[Float[Tensor, "batch q_len heads value_dim"], Float[Tensor, "batch heads q_len"] | None]:
+    """The output, and the log-sum-exp of each row's scores if asked for (-inf where a row sees nothing)."""
+    learnable = () if bias is None else bias.learnable()
+    out, lse = _apply(query, key, value, bias, scale, learnable)
+    return out, lse if return_lse else None
+
+
+@torch.compiler.disable
+def _apply(query, key, value, bias, scale, learnable):
+    # A loop over tiles unrolls into an endless graph: torch.compile breaks here and compiles what is around.
+    return _TiledAttention.apply(bias, scale, query, key, value, *learnable)
+
+
+class _TiledAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, bias, scale, query, key, value, *learnable):
+        batch, q_len, num_heads, _ = query.shape
+        dtype = accumulation_dtype(query.dtype)
+        problem = _Problem.of(query, key, bias, scale, hides=bias is not None and not finite(key, value, query))
+        out = query.new_empty(batch, q_len, num_heads, value.shape[-1])
+        lse = query.new_empty(batch, num_heads, q_len, dtype=dtype)
+        blocks = innermost_blocks(bias, problem.grid)
+        if sum(len(block.queries) for block in blocks) < q_len:
+            # Rows outside of all blocks see nothing.
+            out.zero_()
+            lse.fill_(NEG_INF)
+        for block in blocks:
+            rows, keys = block.queries, block.keys
+            _forward_block(
+                problem.inside(block),
+                query[:, rows.start : rows.stop],
+                take_keys(key, keys),
+                take_keys(value, keys),
+                out[:, rows.start : rows.stop],
+                lse[:, :, rows.start : rows.stop],
+            )
+        ctx.problem = problem
+        ctx.save_for_backward(query, key, value, out, lse, *learnable)
+        return out, lse
+
+    @staticmethod
+    def backward(ctx, grad_out, grad_lse):
+        return (None, None, *_TiledBackward.apply(ctx.problem, grad_out, grad_lse, *ctx.saved_tensors))
+
+
+class _TiledBackward(torch.autograd.Function):
+    """A function of its own, so that differentiating it once more meets a sentence and not a wrong zero."""
+
+    @staticmethod
+    def forward(ctx, problem, grad_out, grad_lse, query, key, value, out, lse, *learnable):
+        dtype = lse.dtype
+        # Half gradients are summed over many tiles, so they are summed in single precision.
+        grads = [torch.zeros(t.shape, dtype=accumulation_dtype(t.dtype), device=t.device) for t in (query, key, value)]
+        grad_learnable = [torch.zeros_like(t, dtype=dtype) for t in learnable]
+        # A block may hold the same tensors in another order, so they are found again by who they are.
+        held = () if problem.bias is None else problem.bias.learnable()
+        grad_of = {id(t): g for t, g in zip(held, grad_learnable, strict=True)}
+        for block in innermost_blocks(problem.bias, problem.grid):
+            rows, keys = block.queries, block.keys
+            at = slice(rows.start, rows.stop)
+            scattered = isinstance(keys, Tensor)
+            grad_key, grad_value = (
+                (torch.zeros_like(take_keys(g, keys)) if scattered else take_keys(g, keys)) for g in grads[1:]
+            )
+            _backward_block(
+                problem.inside(block),
+                query[:, at],
+                take_keys(key, keys),
+                take_keys(value, keys),
+                out[:, at],
+                lse[:, :, at],
+                grad_out[:, at],
+                None if grad_lse is None else grad_lse[:, :, at],
+                grads[0][:, at],
+                grad_key,
+                grad_value,
+                [] if block.bias is None else [grad_of[id(t)] for t in block.bias.learnable()],
+            )
+            if scattered:
+                grads[1].index_add_(1, keys.to(key.device), grad_key)
+                grads[2].index_add_(1, keys.to(key.device), grad_value)
+        inputs = (query, key, value, *learnable)
+        return tuple(g.to(t.dtype) for g, t in zip([*grads, *grad_learnable], inputs, strict=True))
+
+    @staticmethod
+    def backward(ctx, *_):
+        raise RuntimeError(
+            "tiled attention has a first derivative only: its backward makes the scores again tile by tile and "
+            "keeps nothing that could be differentiated once more. For a second derivative (a gradient penalty, a "
+            "Hessian) pass backend='reference', which takes O(n²) memory."
+        )
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """What is computed, apart from the tensors: the whole call, or one block of it."""
+
+    grid: Grid
+    bias: AttentionBias | None
+    scale: float
+    groups: int
+    hides: bool
+    """Some key, value or query is NaN or inf, and the mask must keep it from those that may not see it."""
+
+    @classmethod
+    def of(cls, query: Tensor, key: Tensor, bias: AttentionBias | None, scale: float, *, hides: bool) -> _Problem:
+        batch, q_len, num_heads, _ = query.shape
+        grid = Grid(batch, num_heads, q_len, key.shape[1], accumulation_dtype(query.dtype), query.device)
+        return cls(grid, bias, scale, num_heads // key.shape[2], hides)
+
+    def inside(self, block: Block) -> _Problem:
+        grid = self.grid.crop(len(block.queries), block.k_len)
+        return _Problem(grid, block.bias, self.scale, self.groups, self.hides)
+
+    def units(self) -> tuple[list[range], int, int]:
+        """How the work is cut: runs of sequences, queries a tile, keys a tile."""
+        grid = self.grid
+        per_row = max(grid.num_heads, 1)
+        side = int((SCORES_PER_TILE / per_row) ** 0.5)
+        side = min(max(side // 64 * 64, SHORTEST_TILE), LONGEST_TILE)
+        rows = min(side, max(grid.q_len, 1))
+        columns = min(max(SCORES_PER_TILE // (per_row * rows) // 64 * 64, side), 2 * LONGEST_TILE, max(grid.k_len, 1))
+        together = max(1, SCORES_PER_TILE // (per_row * rows * columns))
+        runs = [range(b, min(b + together, grid.batch)) for b in range(0, grid.batch, together)]
+        return runs, rows, columns
+
+    def masked(self, queries: range, keys: range) -> bool:
+        return self.bias is not None and not self.bias.is_zero(queries, keys, self.grid)
+
+    def visible(self, queries: range) -> range:
+        if self.bias is None:
+            return range(self.grid.k_len)
+        return self.bias.visible_keys(queries, self.grid)
+
+    def bias_tile(self, sequences: range, queries: range, keys: range, num_kv_heads: int) -> Tensor:
+        """[run or 1, kv heads or 1, groups or 1, rows or 1, columns or 1]"""
+        assert self.bias is not None
+        tile = self.bias.tile(queries, keys, self.grid)
+        tile = tile.reshape((1,) * (4 - tile.dim()) + tuple(tile.shape))
+        if tile.shape[0] > 1:
+            tile = tile[sequences.start : sequences.stop]
+        return tile.unflatten(1, (num_kv_heads, self.groups) if tile.shape[1] > 1 else (1, 1))
+
+
+def _tiles(positions: range, size: int) -> Iterator[range]:
+    """Runs of at most ``size`` positions, on a raster counted from 0."""
+    for start in range(positions.start // size * size, positions.stop, size):
+        yield range(max(start, positions.start), min(start + size, positions.stop))
+
+
+def _heads_first(tensor: Tensor, sequences: range, positions: range, groups: int, dtype: torch.dtype) -> Tensor:
+    """[run * kv heads, groups * positions, head_dim] of a [batch, length, heads, head_dim]: what bmm multiplies.
+
+    A view where it can be one (a run of one sequence, no groups, the right dtype).
+    """
+    part = tensor[sequences.start : sequences.stop, positions.start : positions.stop].to(dtype)
+    run, length, heads, dim = part.shape
+    part = part.unflatten(2, (heads // groups, groups)).permute(0, 2, 3, 1, 4)
+    return part.reshape(run * (heads // groups), groups * length, dim)
+
+
+def _rows(tensor: Tensor, sequences: range, queries: range, groups: int) -> Tensor:
+    """[run * kv heads, groups * rows, 1] of a [batch, heads, length]."""
+    part = tensor[sequences.start : sequences.stop, :, queries.start : queries.stop]
+    run, heads, length = part.shape
+    return part.reshape(run * (heads // groups), groups * length, 1)
+
+
+def _put(into: Tensor, sequences: range, positions: range, groups: int, part: Tensor, add: bool = False) -> None:
+    """The inverse of ``_heads_first``: write (or add) a tile back into [batch, length, heads, dim]."""
+    to = into[sequences.start : sequences.stop, positions.start : positions.stop]
+    run, length, heads, dim = to.shape
+    part = part.view(run, heads // groups, groups, length, dim).permute(0, 3, 1, 2, 4)
+    to = to.unflatten(2, (heads // groups, groups))
+    if add:
+        to.add_(part)
+    else:
+        to.copy_(part)
+
+
+def _add_bias(problem: _Problem, scores: Tensor, run: range, queries: range, keys: range, kv_heads: int) -> Tensor | None:
+    """Add the bias to a tile of scores in place. Where a hidden NaN would survive an addition, overwrite instead,
+    and return which scores are seen."""
+    tile = problem.bias_tile(run, queries, keys, kv_heads)
+    shaped = scores.view(len(run), kv_heads, problem.groups, len(queries), len(keys))
+    if not problem.hides:
+        shaped.add_(tile)
+        return None
+    hidden = tile == NEG_INF
+    shaped.add_(tile).masked_fill_(hidden, NEG_INF)
+    return (~hidden).expand(shaped.shape).reshape(scores.shape)
+
+
+def _forward_block(
+    problem: _Problem, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor
+) -> None:
+    groups, dtype = problem.groups, problem.grid.dtype
+    kv_heads = key.shape[2]
+    runs, row_count, column_count = problem.units()
+    for run in runs:
+        for queries in _tiles(range(problem.grid.q_len), row_count):
+            q = _heads_first(query, run, queries, groups, dtype) * problem.scale
+            top = q.new_full((*q.shape[:2], 1), NEG_INF)
+            total = q.new_zeros(top.shape)
+            acc = q.new_zeros(*q.shape[:2], value.shape[-1])
+            seen_extremes: Tensor | float = 0.0
+            for keys in _tiles(problem.visible(queries), column_count):
+                scores = torch.bmm(q, _heads_first(key, run, keys, 1, dtype).mT)
+                v = _heads_first(value, run, keys, 1, dtype)
+                seen = _add_bias(problem, scores, run, queries, keys, kv_heads) if problem.masked(queries, keys) else None
+                new_top = torch.maximum(top, scores.amax(-1, keepdim=True))
+                # A row that has seen nothing yet has the maximum -inf, and -inf - -inf is NaN: subtract 0 there.
+                shift = new_top.masked_fill(new_top == NEG_INF, 0)
+                weights = scores.sub_(shift).exp_()
+                keep = (top - shift).exp_()
+                total.mul_(keep).add_(weights.sum(-1, keepdim=True))
+                acc.mul_(keep)
+                if seen is not None:
+                    seen_extremes = seen_extremes + seen_nonfinite(seen.to(dtype), v)
+                    v = zero_nonfinite(v)
+                acc.baddbmm_(weights, v)
+                top = new_top
+            total.masked_fill_(top == NEG_INF, 1)
+            _put(out, run, queries, groups, acc.div_(total).add_(seen_extremes))
+            row_lse = total.log_().add_(top).view(len(run), -1, len(queries))
+            lse[run.start : run.stop, :, queries.start : queries.stop] = row_lse
+
+
+def _backward_block(
+    problem: _Problem,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    grad_out: Tensor,
+    grad_lse: Tensor | None,
+    grad_query: Tensor,
+    grad_key: Tensor,
+    grad_value: Tensor,
+    grad_learnable: list[Tensor],
+) -> None:
+    """Adds to the gradients given."""
+    groups, dtype = problem.groups, problem.grid.dtype
+    kv_heads = key.shape[2]
+    clean = zero_nonfinite if problem.hides else (lambda tensor: tensor)
+    runs, row_count, column_count = problem.units()
+    for run in runs:
+        for queries in _tiles(range(problem.grid.q_len), row_count):
+            q = _heads_first(query, run, queries, groups, dtype) * problem.scale
+            do = _heads_first(grad_out, run, queries, groups, dtype)
+            delta = (do * _heads_first(out, run, queries, groups, dtype)).sum(-1, keepdim=True)
+            if grad_lse is not None:
+                delta -= _rows(grad_lse, run, queries, groups)
+            row_lse = _rows(lse, run, queries, groups)
+            # A row that sees nothing has weights exp(-inf - inf) = 0, not exp(-inf - -inf) = NaN.
+            row_lse = row_lse.masked_fill(row_lse == NEG_INF, -NEG_INF)
+            clean_q, dq = clean(q), torch.zeros_like(q)
+            for keys in _tiles(problem.visible(queries), column_count):
+                k = _heads_first(key, run, keys, 1, dtype)
+                v = clean(_heads_first(value, run, keys, 1, dtype))
+                scores = torch.bmm(q, k.mT)
+                seen = _add_bias(problem, scores, run, queries, keys, kv_heads) if problem.masked(queries, keys) else None
+                weights = scores.sub_(row_lse).exp_()
+                if seen is not None:
+                    weights.masked_fill_(~seen, 0)
+                _put(grad_value, run, keys, 1, torch.bmm(weights.mT, do), add=True)
+                grad_scores = torch.bmm(do, v.mT).sub_(delta).mul_(weights)
+                if seen is not None:
+                    grad_scores.masked_fill_(~seen, 0)
+                if grad_learnable:
+                    _add_bias_gradient(problem, grad_scores, run, queries, keys, kv_heads, grad_learnable)
+                dq.baddbmm_(grad_scores, clean(k))
+                _put(grad_key, run, keys, 1, torch.bmm(grad_scores.mT, clean_q), add=True)
+            _put(grad_query, run, queries, groups, dq.mul_(problem.scale), add=True)
+
+
+def _add_bias_gradient(
+    problem: _Problem, grad_scores: Tensor, run: range, queries: range, keys: range, kv_heads: int, into: list[Tensor]
+) -> None:
+    assert problem.bias is not None
+    grid = problem.grid
+    tile = grad_scores.view(len(run), grid.num_heads, len(queries), len(keys))
+    if len(run) < grid.batch:
+        # A bias speaks of the whole batch: the other sequences of it contribute nothing here.
+        whole = tile.new_zeros(grid.batch, *tile.shape[1:])
+        whole[run.start : run.stop] = tile
+        tile = whole
+    problem.bias.add_gradient(into, tile, queries, keys, grid)

@@ -1,0 +1,236 @@
+"""PyTorch's fused kernels, wherever they compute exactly this bias without anybody building an n² mask.
+
+On a CPU PyTorch has one such kernel, which knows no bias, the top-left causal mask, and a mask of floats in the
+query's dtype. More can be made of it: packed segments are a loop over it, a bottom-right causal mask over more
+queries than keys is a top-left one over the last of them, and a mask no larger than the inputs may be built.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .bias import NEG_INF, AttentionBias, Block, Grid
+from .call import Call, innermost_blocks, take_keys
+from .reference import finite
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A part of the call that is one kernel launch: these queries see these keys, all of them, or causally from
+    the top-left corner, or as the mask says."""
+
+    queries: range
+    keys: range | Tensor
+    causal: bool = False
+    mask: AttentionBias | None = None
+    grid: Grid | None = None
+
+    def mask_tensor(self, dtype: torch.dtype) -> Tensor | None:
+        """[batch or 1, heads or 1, q_len, k_len]"""
+        if self.mask is None or self.grid is None:
+            return None
+        grid = self.grid
+        held = self.mask.stored(grid)
+        if held is None or held.dtype != dtype:
+            held = self.mask.tile(range(grid.q_len), range(grid.k_len), grid).to(dtype)
+        held = held.reshape((1,) * (4 - held.dim()) + tuple(held.shape)).to(grid.device)
+        return held.expand(-1, -1, grid.q_len, grid.k_len)
+
+
+def why_not(call: Call) -> str | None:
+    """Why PyTorch's kernels cannot run this call, or None if they can."""
+    device = call.query.device.type
+    if device not in ("cpu", "cuda", "mps"):
+        return f"no fused kernel of PyTorch's is known for the device {device!r}"
+    if call.bias is not None and call.training and call.bias.learnable():
+        return "PyTorch's fused kernels give a bias no gradient"
+    if device == "cpu":
+        if call.value.shape[-1] != call.query.shape[-1]:
+            return (
+                f"PyTorch's CPU kernel needs values as wide as keys, got {call.value.shape[-1]} and "
+                f"{call.query.shape[-1]}; otherwise it falls back to the O(n²) definition"
+            )
+        if call.return_lse and call.training:
+            return "PyTorch's kernel gives the log-sum-exp no gradient"
+    elif call.return_lse:
+        return f"PyTorch's public interface returns no log-sum-exp on {device!r}"
+    pieces = _pieces(call)
+    if isinstance(pieces, str):
+        return pieces
+    if device == "cpu" and any(p.causal or p.mask is not None for p in pieces):
+        if not finite(call.key, call.value, *((call.query,) if call.training else ())):
+            return "an input holds NaN or inf, which PyTorch's kernel would let through the mask"
+    return None
+
+
+def run(call: Call) -> tuple[Tensor, Tensor | None]:
+    """The output, and on a CPU the log-sum-exp of each row if asked for."""
+    pieces = _pieces(call)
+    assert not isinstance(pieces, str), pieces
+    if call.query.device.type == "cpu":
+        out, lse = _apply_on_cpu(call, pieces)
+        return out, lse if call.return_lse else None
+    return _run_public(call, pieces), None
+
+
+def _pieces(call: Call) -> list[_Piece] | str:
+    """How the call splits into kernel launches, or why it does not."""
+    grid = call.grid
+    inputs = call.query.numel() + call.key.numel() + call.value.numel()
+    pieces = []
+    for block in innermost_blocks(call.bias, grid):
+        piece = _piece(block, grid.crop(len(block.queries), block.k_len), call.query.dtype, inputs)
+        if isinstance(piece, str):
+            return piece
+        if piece is not None:
+            pieces.append(piece)
+    return pieces
+
+
+def _piece(block: Block, grid: Grid, dtype: torch.dtype, inputs: int) -> _Piece | str | None:
+    """None if nothing in the block is visible."""
+    bias, rows, columns = block.bias, range(grid.q_len), range(grid.k_len)
+    if not rows or not columns:
+        return None
+    if bias is None or bias.is_zero(rows, columns, grid):
+        return _Piece(block.queries, block.keys)
+    band = bias.as_band(grid)
+    if band is not None and band.right == 0 and (band.left is None or band.left >= grid.k_len - 1):
+        # Row i stands on key i + offset. Rows before key 0 see nothing, the others form a top-left corner.
+        offset = band.offset(grid)
+        if offset <= 0:
+            first = min(-offset, grid.q_len)
+            queries = range(block.queries.start + first, block.queries.stop)
+            return _Piece(queries, block.keys, causal=True) if queries else None
+    held = bias.stored(grid)
+    if held is not None and held.dtype == dtype and not bias.learnable():
+        return _Piece(block.queries, block.keys, mask=bias, grid=grid)
+    size = (bias.batch_size or 1) * (grid.num_heads if bias.per_head else 1)
+    size *= held.shape[-2] * held.shape[-1] if held is not None else grid.q_len * grid.k_len
+    if size <= inputs:
+        return _Piece(block.queries, block.keys, mask=bias, grid=grid)
+    return (
+        f"PyTorch's kernel would need {bias!r} as a mask of {grid.q_len} x {grid.k_len} numbers, which is O(n²) memory"
+    )
+
+
+@torch.compiler.disable
+def _apply_on_cpu(call: Call, pieces: list[_Piece]) -> tuple[Tensor, Tensor]:
+    masks = [piece.mask_tensor(call.query.dtype) for piece in pieces]
+    return _FlashOnCPU.apply(pieces, masks, call.scale, call.query, call.key, call.value)
+
+
+class _FlashOnCPU(torch.autograd.Function):
+    """The fused CPU kernel over each piece, written straight into one output and one gradient.
+
+    Query heads that share a kv head run one after the other, so that keys and values are never repeated.
+    """
+
+    @staticmethod
+    def forward(ctx, pieces, masks, scale, query, key, value):
+        batch, q_len, num_heads, _ = query.shape
+        covered = sum(len(p.queries) for p in pieces) == q_len
+        out = query.new_empty(query.shape) if covered else query.new_zeros(query.shape)
+        lse = torch.full((batch, num_heads, q_len), NEG_INF, dtype=_lse_dtype(query.dtype))
+        for piece, mask in zip(pieces, masks, strict=True):
+            rows = slice(piece.queries.start, piece.queries.stop)
+            k, v = (take_keys(t, piece.keys).transpose(1, 2) for t in (key, value))
+            for heads in _head_groups(num_heads, key.shape[2]):
+                part, part_lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+                    query[:, rows, heads].transpose(1, 2),
+                    k,
+                    v,
+                    0.0,
+                    piece.causal,
+                    attn_mask=_of_heads(mask, heads),
+                    scale=scale,
+                )
+                out[:, rows, heads] = part.transpose(1, 2)
+                lse[:, heads, rows] = part_lse
+        ctx.pieces, ctx.masks, ctx.scale = pieces, masks, scale
+        ctx.save_for_backward(query, key, value, out, lse)
+        ctx.mark_non_differentiable(lse)
+        return out, lse
+
+    @staticmethod
+    def backward(ctx, grad_out, _):
+        grads = _FlashOnCPUBackward.apply(ctx.pieces, ctx.masks, ctx.scale, grad_out, *ctx.saved_tensors)
+        return (None, None, None, *grads)
+
+
+class _FlashOnCPUBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, pieces, masks, scale, grad_out, query, key, value, out, lse):
+        num_heads, num_kv_heads = query.shape[2], key.shape[2]
+        grad_query, grad_key, grad_value = (torch.zeros_like(t) for t in (query, key, value))
+        for piece, mask in zip(pieces, masks, strict=True):
+            rows = slice(piece.queries.start, piece.queries.stop)
+            k, v = (take_keys(t, piece.keys).transpose(1, 2) for t in (key, value))
+            for heads in _head_groups(num_heads, num_kv_heads):
+                dq, dk, dv = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+                    grad_out[:, rows, heads].transpose(1, 2),
+                    query[:, rows, heads].transpose(1, 2),
+                    k,
+                    v,
+                    out[:, rows, heads].transpose(1, 2),
+                    lse[:, heads, rows],
+                    0.0,
+                    piece.causal,
+                    attn_mask=_of_heads(mask, heads),
+                    scale=scale,
+                )
+                grad_query[:, rows, heads] = dq.transpose(1, 2)
+                _add_at(grad_key, piece.keys, dk.transpose(1, 2))
+                _add_at(grad_value, piece.keys, dv.transpose(1, 2))
+        return grad_query, grad_key, grad_value
+
+    @staticmethod
+    def backward(ctx, *_):
+        raise RuntimeError(
+            "PyTorch's fused attention has a first derivative only. For a second derivative (a gradient penalty, a "
+            "Hessian) pass backend='reference', which takes O(n²) memory."
+        )
+
+
+def _lse_dtype(dtype: torch.dtype) -> torch.dtype:
+    return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _head_groups(num_heads: int, num_kv_heads: int) -> list[slice]:
+    """One query head of each kv head at a time: head h uses kv head h // groups."""
+    groups = num_heads // num_kv_heads
+    return [slice(g, None, groups) for g in range(groups)]
+
+
+def _of_heads(mask: Tensor | None, heads: slice) -> Tensor | None:
+    return mask if mask is None or mask.shape[1] == 1 else mask[:, heads]
+
+
+def _add_at(total: Tensor, keys: range | Tensor, part: Tensor) -> None:
+    if isinstance(keys, range):
+        total[:, keys.start : keys.stop] += part
+    else:
+        total.index_add_(1, keys, part)
+
+
+def _run_public(call: Call, pieces: list[_Piece]) -> Tensor:
+    """Through PyTorch's public function: it chooses among its own kernels on a GPU."""
+    outs = call.query.new_zeros(*call.query.shape[:3], call.value.shape[-1])
+    for piece in pieces:
+        out = F.scaled_dot_product_attention(
+            call.query[:, piece.queries.start : piece.queries.stop].transpose(1, 2),
+            take_keys(call.key, piece.keys).transpose(1, 2),
+            take_keys(call.value, piece.keys).transpose(1, 2),
+            attn_mask=piece.mask_tensor(call.query.dtype),
+            is_causal=piece.causal,
+            scale=call.scale,
+            enable_gqa=call.groups > 1,
+        ).transpose(1, 2)
+        if len(pieces) == 1 and len(piece.queries) == call.query.shape[1]:
+            return out
+        outs = outs.index_copy(1, torch.arange(piece.queries.start, piece.queries.stop, device=out.device), out)
+    return outs
