@@ -7,12 +7,15 @@ coverage) belongs to the caller's thread and is not touched; one that was instal
 
 What a trace cannot interrupt is one long call into C (`time.sleep(60)`, a huge matmul): Python runs no line
 meanwhile. The caller then stops waiting and reports the time-out all the same; the worker, a daemon, dies at the
-first line after that call. Only a C call that also holds the interpreter lock (`10 ** 10 ** 9`, `sum(range(10**11))`)
-keeps everyone waiting, so checks keep their inputs small.
+first line after that call. Two things are beyond it. A C call that also holds the interpreter lock
+(`10 ** 10 ** 9`, `sum(range(10**11))`) keeps everyone waiting, so checks keep their inputs small. And on Python 3.11 an
+endless loop that calls nothing inside a bare `except:` inside another such loop is reported in time, but keeps one
+core busy until the kernel stops.
 """
 
 import contextvars
 import ctypes
+import os
 import sys
 import sysconfig
 import threading
@@ -24,6 +27,7 @@ from typing import Any
 
 _GRACE_S = 0.15  # after the deadline the trace gets this long to end the call by itself
 _KILL_S = 0.25  # then the worker is sent exceptions for this long, for `except:` around an endless loop
+_MACHINERY = os.path.dirname(__file__)
 _LIBRARY_FOLDERS = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 
 
@@ -46,6 +50,10 @@ def is_library(filename: str) -> bool:
     return filename.startswith(_LIBRARY_FOLDERS) or filename.startswith("<frozen")
 
 
+def _is_students(filename: str) -> bool:
+    return not is_library(filename) and os.path.dirname(filename) != _MACHINERY
+
+
 def call_with_deadline(function: Callable[[], Any], seconds: float) -> Outcome:
     """Run `function()` for at most `seconds` (a little more where one line is slow) and say what happened.
 
@@ -58,19 +66,30 @@ def call_with_deadline(function: Callable[[], Any], seconds: float) -> Outcome:
     context = contextvars.copy_context()
     until = time.monotonic() + seconds
 
-    def trace(frame: FrameType, event: str, _argument: Any) -> Any:
+    def trace(frame: FrameType, _event: str, _argument: Any) -> Any:
+        if frame.f_code.co_filename == __file__:
+            return None
         if time.monotonic() > until:
+            sys.setprofile(rearm)
             raise TimeIsUp
         # Every call is seen, also those inside libraries; line by line only the student's own code is followed.
         return None if is_library(frame.f_code.co_filename) else trace
 
-    def work() -> None:
-        previous = sys.gettrace()
-        try:
+    def rearm(frame: FrameType, _event: str, _argument: Any) -> None:
+        # Python drops a trace function that has raised. Where the student's `except:` swallowed TimeIsUp, the next
+        # call of anything brings it back.
+        if frame.f_code.co_filename != __file__:
             sys.settrace(trace)
+            frame.f_trace = trace
+
+    def work() -> None:
+        previous, previous_profile = sys.gettrace(), sys.getprofile()
+        try:
             try:
+                sys.settrace(trace)
                 value = context.run(function)
             finally:
+                sys.setprofile(previous_profile)
                 sys.settrace(previous)
             results.append(Outcome(value=value))
         except TimeIsUp as stopped:
@@ -84,10 +103,9 @@ def call_with_deadline(function: Callable[[], Any], seconds: float) -> Outcome:
     if results:
         return results[0]
     stuck_at = _current_line(worker)
-    kill_until = time.monotonic() + _KILL_S
-    while worker.is_alive() and not results and time.monotonic() < kill_until:
-        _interrupt(worker)
-        worker.join(0.01)
+    if _runs_python(worker):
+        _interrupt(worker, results)
+        worker.join(0.02)
     return Outcome(timed_out=True, frame_line=stuck_at)
 
 
@@ -96,7 +114,7 @@ def _deepest_line(error: BaseException) -> tuple[str, int] | None:
     found, entry = None, error.__traceback__
     while entry is not None:
         filename = entry.tb_frame.f_code.co_filename
-        if filename != __file__ and not is_library(filename):
+        if _is_students(filename):
             found = (filename, entry.tb_lineno)
         entry = entry.tb_next
     return found
@@ -104,11 +122,34 @@ def _deepest_line(error: BaseException) -> tuple[str, int] | None:
 
 def _current_line(worker: threading.Thread) -> tuple[str, int] | None:
     frame = sys._current_frames().get(worker.ident or 0)
-    while frame is not None and (frame.f_code.co_filename == __file__ or is_library(frame.f_code.co_filename)):
+    while frame is not None and not _is_students(frame.f_code.co_filename):
         frame = frame.f_back
     return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else None
 
 
-def _interrupt(worker: threading.Thread) -> None:
-    """Python drops a trace function that has raised; a loop that swallowed it is ended from outside."""
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(worker.ident or 0), ctypes.py_object(TimeIsUp))
+def _runs_python(worker: threading.Thread) -> bool:
+    """Whether the worker moves from instruction to instruction, rather than sitting in one C call.
+
+    An exception sent to a thread in a C call stays pending, and Python 3.11 then hangs other traced threads.
+    """
+    seen = set()
+    for _ in range(8):
+        frame = sys._current_frames().get(worker.ident or 0)
+        seen.add((id(frame), frame.f_lasti) if frame is not None else None)
+        time.sleep(0.001)
+    return len(seen) > 1
+
+
+def _interrupt(worker: threading.Thread, results: list[Outcome]) -> None:
+    """End a loop that swallows every TimeIsUp and calls nothing, by exceptions sent from outside.
+
+    They come so fast that one falls outside the `try`, in the handler or between two rounds.
+    """
+    kill_until, interval = time.monotonic() + _KILL_S, sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        while worker.is_alive() and not results and time.monotonic() < kill_until:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(worker.ident or 0), ctypes.py_object(TimeIsUp))
+            time.sleep(0)
+    finally:
+        sys.setswitchinterval(interval)

@@ -82,6 +82,8 @@ def _diagnosis(exercise: Exercise, attempts: list[Attempt], wrong: Attempt) -> t
             if found is not None:
                 values |= {name: value for name, value in found.values.items() if name in ("got", "wanted", "place")}
             return exercise.key(mistake.key), values | dict(mistake.values(wrong) if mistake.values else {})
+    if exercise.is_question:
+        return "common.answer_wrong", {"id": exercise.id, "got": show(wrong.got)}
     if wrong.timed_out:
         return "common.timed_out", {"call": wrong.call, "line": _line(wrong)}
     if wrong.error is not None:

@@ -61,13 +61,11 @@ def bytes_text(count: float) -> str:
     """Bytes for a reader, in binary units: 512 B, 1.5 KiB, 64 MiB."""
     if not math.isfinite(count) or count < 0:
         raise ValueError(f"count: expected a number of bytes of 0 or more, got {count}.")
-    size = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1023.95 or unit == "GiB" and size < 1023.95 * 1024:
+    size, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if size < 1023.95:
             break
-        size /= 1024
-    else:
-        unit = "TiB"
+        size, unit = size / 1024, larger
     return f"{size:.1f}".removesuffix(".0") + f" {unit}"
 
 
