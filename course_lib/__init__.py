@@ -5,3 +5,6 @@ The sub-packages are stacked in lesson order, and each is imported by name where
 """
 
 __version__ = "0.1.0"
+
+# The one place that names the course's home on GitHub; links in the README and the notebooks are held to it.
+REPOSITORY = "lean-transformers/lean-transformers"

@@ -221,7 +221,7 @@ def xformers_state(
 
 
 def attention_backends(report: Report) -> dict[str, dict[str, str]]:
-    """What `available_backends` says of one small causal call on the report's device, for each dtype of use."""
+    """What `available_backends` says of one small causal call on the device, for each dtype of use there."""
     dtypes = {"fp32": torch.float32}
     if report.device != "cpu":
         dtypes["fp16"] = torch.float16
