@@ -1,0 +1,104 @@
+"""A pytest plugin for runs of nbval: a dead kernel is reported in seconds, each notebook has a state of its
+own.
+
+nbval by itself waits out the time limit of a cell before it notices that the kernel is gone. Here the
+process is looked at once a second. Loaded by `python -m course_lib.classroom.notebooks nbval`, or by hand
+with `pytest -p course_lib.classroom.notebooks.nbval_guard --nbval …`.
+"""
+
+import os
+import time
+from contextlib import ExitStack
+from queue import Empty
+from typing import Any
+
+import nbval.plugin
+import pytest
+from nbval.kernel import RunningKernel
+
+from course_lib.classroom.notebooks import course
+
+POLL_SECONDS = 1.0
+
+
+class KernelDied(Exception):
+    """The kernel's process ended while a cell was running."""
+
+
+class WatchedKernel(RunningKernel):
+    """nbval's kernel, which notices that its process has ended; it runs with the course's environment."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._cleanup = ExitStack()
+        environment = self._cleanup.enter_context(course.kernel_environment())
+        # nbval passes no environment on, so the kernel inherits this process's, which is put back at once.
+        before = dict(os.environ)
+        try:
+            os.environ.clear()
+            os.environ.update(environment)
+            super().__init__(*args, **kwargs)
+        except BaseException:
+            self._cleanup.close()
+            raise
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+    def await_reply(self, msg_id: str, timeout: float | None = None) -> None:
+        deadline = float("inf") if timeout is None else time.monotonic() + timeout
+        while True:
+            try:
+                return super().await_reply(
+                    msg_id, timeout=max(0.0, min(POLL_SECONDS, deadline - time.monotonic()))
+                )
+            except Empty:
+                if not self.is_alive():
+                    raise KernelDied from None
+                if time.monotonic() >= deadline:
+                    raise
+
+    def get_message(self, stream: str, timeout: float | None = None) -> Any:
+        try:
+            return super().get_message(stream, timeout=timeout)
+        except Empty:
+            if not self.is_alive():
+                raise KernelDied from None
+            raise
+
+    def stop(self) -> None:
+        try:
+            super().stop()
+        finally:
+            self._cleanup.close()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    nbval.plugin.RunningKernel = WatchedKernel
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Warnings go to stderr, and there they differ from machine to machine (process ids, progress bars).
+
+    `refresh` stores none and `check` refuses any, so what appears there in a new run is not held against it.
+    """
+    for notebook in {id(item.parent): item.parent for item in items}.values():
+        if isinstance(notebook, nbval.plugin.IPyNbFile):
+            notebook.skip_compare += ("stderr",)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Any:
+    notebook = item.parent
+    if not isinstance(notebook, nbval.plugin.IPyNbFile):
+        return (yield)
+    dead = getattr(notebook, "died_in", None)
+    if dead is not None:
+        pytest.skip(f"the kernel died in {dead}")
+    try:
+        return (yield)
+    except KernelDied:
+        notebook.died_in = item.name  # type: ignore[attr-defined]
+        pytest.fail(
+            f"the kernel died in {item.name} of {notebook.path.name} (cells counted from 0)", pytrace=False
+        )
