@@ -1,0 +1,170 @@
+"""A small template language in which a plot names its cast, and the grammar chooses the forms.
+
+`{hero}` is the cast member as it stands in a sentence; `{hero:র}` inflects it. After the colon:
+
+=========  ==========================================================================================
+Bangla     persons  `র` `কে` (রহিমের, রহিমকে); `সে` `তার` `তাকে` become তিনি, তাঁর, তাঁকে for an elder
+           things   `র` `কে` `তে`; `একটি` (একটি ছাতা); `টি` `টির` `টিকে` `টিতে`; `গুলো`
+           numbers  `টি` `জন` (দুটি, দুজন); `digits` (২); nothing (দুই)
+           activity `infinitive` `participle` `noun`, or a subject and a tense: `{skill:hero past}`
+English    persons  `'s`; `he` `him` `his`, also `He` `His`; `kin` (grandmother)
+           things   `a` `the` `plural`;  places `in` `to`;  activity `past` `ing`
+=========  ==========================================================================================
+
+`{thing.noun}` is the noun without its adjective. `[verb subject tense]` is a Bangla verb that agrees with its
+subject, who may be two people: `[যাওয়া hero+friend past]`. Each such verb is kept as a `Clause`.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+from . import story_bangla as bangla
+from . import story_english as english
+from .story_bangla_verbs import NON_FINITE, conjugate, non_finite
+from .story_words import Activity, Cast, Entity, Noun, Number, Person, Place
+
+SLOT = re.compile(r"\{(?P<role>[a-z]+)(?P<noun>\.noun)?(?::(?P<form>[^}]+))?\}|\[(?P<verb>\S+) (?P<subject>\S+) (?P<tense>\S+)\]")
+
+# "…home. the boatman" opens a sentence; "“Are you ill?” the boatman asked" does not.
+AFTER_STOP = re.compile(r"(?<=\. )“?[a-z]")
+
+CASES = {"": "nominative", "র": "genitive", "কে": "objective", "তে": "locative"}
+PRONOUNS = {"সে": "তিনি", "তার": "তাঁর", "তাকে": "তাঁকে"}
+
+
+@dataclass(frozen=True)
+class Clause:
+    """One finite verb of a Bangla story: whose it is, and the form that was chosen."""
+
+    subject: str
+    honoured: bool
+    verb: str
+    tense: str
+    form: str
+
+
+@dataclass
+class Telling:
+    """Renders templates for one cast in one language, and keeps the Bangla clauses that it wrote."""
+
+    cast: Cast
+    language: str
+    clauses: list[Clause] = field(default_factory=list)
+
+    def render(self, template: str) -> str:
+        """The template with every slot filled; its first letter is a capital in English."""
+        text = SLOT.sub(self._fill, template)
+        if self.language == "en":
+            opening = re.match(r"[“‘]?", text)
+            start = opening.end() if opening else 0
+            text = text[:start] + text[start].upper() + text[start + 1 :]
+            text = AFTER_STOP.sub(lambda match: match[0].upper(), text)
+        return text
+
+    def _fill(self, match: re.Match[str]) -> str:
+        if match["verb"]:
+            return self._verb(match["verb"], match["subject"], match["tense"])
+        entity, form = self.cast[match["role"]], match["form"] or ""
+        if self.language == "bn":
+            if isinstance(entity, Activity) and " " in form:
+                subject, tense = form.split()
+                return f"{entity.object_bn} {self._verb(entity.verb_bn, subject, tense)}"
+            return bangla_form(entity, form, bare=bool(match["noun"]))
+        return english_form(entity, form, bare=bool(match["noun"]))
+
+    def _verb(self, verb: str, subject: str, tense: str) -> str:
+        roles = subject.split("+")
+        if all(role in self.cast for role in roles):
+            players = [self.cast[role] for role in roles]
+            honoured = any(isinstance(player, Person) and player.honoured for player in players)
+            person = "তিনি" if honoured else "সে"
+        else:
+            person, honoured = subject, subject in ("আপনি", "তিনি")
+        form = conjugate(verb, tense, person)
+        self.clauses.append(Clause(subject, honoured, verb, tense, form))
+        return form
+
+
+def bangla_form(entity: Entity, form: str, *, bare: bool = False) -> str:
+    """`entity` in the form that a Bangla slot asks for; ValueError names a form that it does not have."""
+    match entity:
+        case Person():
+            if form in PRONOUNS:
+                return PRONOUNS[form] if entity.honoured else form
+            if form in CASES:
+                return bangla.decline(entity.bn, CASES[form])
+            if form == "ও":
+                return f"{entity.bn}ও"
+            if form == "pupil":
+                return "ছাত্র" if entity.gender == "m" else "ছাত্রী"
+            if form == "stranger":
+                return entity.stranger_bn
+        case Number():
+            if form in ("টি", "জন", "টা"):
+                return bangla.counted(entity.value, form)
+            if form == "digits":
+                return bangla.digits(entity.value)
+            if form == "":
+                return bangla.number_word(entity.value)
+        case Activity():
+            if form in NON_FINITE:
+                return f"{entity.object_bn} {non_finite(entity.verb_bn, form)}"
+            if form == "noun":
+                return f"{entity.object_bn} {entity.verb_bn}"
+        case Noun():
+            phrase = entity.noun_bn if bare else entity.bn
+            if form == "একটি":
+                return f"{bangla.counted(1, entity.classifier)} {phrase}"
+            if form.startswith("টি") and form[2:] in CASES:
+                return bangla.decline(phrase + entity.classifier, CASES[form[2:]])
+            if form.startswith("গুলো") and form[4:] in CASES:
+                return bangla.things(phrase, CASES[form[4:]])
+            if form in CASES:
+                return bangla.decline(phrase, CASES[form])
+        case _:
+            if form in CASES and hasattr(entity, "bn"):
+                return bangla.decline(entity.bn, CASES[form])
+            if hasattr(entity, f"{form}_bn"):
+                return getattr(entity, f"{form}_bn")
+    raise ValueError(f"{type(entity).__name__} has no Bangla form {form!r}")
+
+
+ENGLISH_FORMS: dict[tuple[type, str], Callable[..., str]] = {
+    (Noun, "a"): english.with_article,
+    (Noun, "the"): "the {}".format,
+    (Noun, "plural"): english.plural,
+    (Noun, "title"): str.title,
+    (Activity, "past"): english.past,
+    (Activity, "ing"): english.ing,
+    (Person, "'s"): english.possessive,
+    (Place, "to"): "to {}".format,
+    (Place, "title"): str.title,
+}
+
+
+def english_form(entity: Entity, form: str, *, bare: bool = False) -> str:
+    """`entity` in the form that an English slot asks for; ValueError names a form that it does not have."""
+    if isinstance(entity, Number):
+        if form == "digits":
+            return str(entity.value)
+        if form == "":
+            return english.number_word(entity.value)
+    elif isinstance(entity, Person) and form.lower() in english.PRONOUNS["m"]:
+        pronoun = english.PRONOUNS[entity.gender][form.lower()]
+        return pronoun.capitalize() if form[0].isupper() else pronoun
+    elif isinstance(entity, Person) and form == "kin":
+        return entity.kin
+    elif isinstance(entity, Place) and form == "in":
+        return entity.at
+    elif hasattr(entity, f"{form}_en"):
+        return getattr(entity, f"{form}_en")
+    elif hasattr(entity, "en"):
+        phrase = entity.noun_en if bare and isinstance(entity, Noun) else entity.en
+        if form == "":
+            return phrase
+        make = ENGLISH_FORMS.get((type(entity), form))
+        if make:
+            return make(phrase)
+    raise ValueError(f"{type(entity).__name__} has no English form {form!r}")
