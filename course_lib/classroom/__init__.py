@@ -1,4 +1,5 @@
-"""The machinery under the lessons: exercises and their checks, messages, progress, widgets, figures, the doctor.
+"""The machinery under the lessons: exercises and their checks, messages, progress, widgets, figures, the
+doctor.
 
 Names are loaded on first use, so that `python -m course_lib doctor` does not wait for torch.
 """

@@ -1,4 +1,5 @@
-"""Try a student's function on one case: in time, on copies, with its printing caught and the random state kept."""
+"""Try a student's function on one case: in time, on copies, with its printing caught and the random state
+kept."""
 
 import contextlib
 import dis
@@ -31,11 +32,14 @@ def is_untouched(function: Any) -> bool:
     steps = list(dis.get_instructions(code))
     if any(step.opname not in _IDLE_OPCODES and step.opname != "LOAD_SMALL_INT" for step in steps):
         return False
-    return all(step.argval in (None, Ellipsis) for step in steps if step.opname in ("LOAD_CONST", "RETURN_CONST"))
+    return all(
+        step.argval in (None, Ellipsis) for step in steps if step.opname in ("LOAD_CONST", "RETURN_CONST")
+    )
 
 
 def call_problem(function: Any, case: Case) -> str | None:
-    """None when `function` can be called as the case will; otherwise the parameters it has ("q_len, k_len")."""
+    """None when `function` can be called as the case will; otherwise the parameters it has ("q_len,
+    k_len")."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # a built-in without a signature: let the call speak
@@ -68,7 +72,9 @@ def attempt(exercise: Exercise, function: Callable[..., Any], case: Case, second
     elif error is not None:
         got, line = MISSING, _line_of(error, function)
     modified = "" if case.observe or got is MISSING else _modified(function, before, args)
-    return Attempt(case, call, before, wanted, got, error, line, outcome.timed_out, printed.getvalue(), modified)
+    return Attempt(
+        case, call, before, wanted, got, error, line, outcome.timed_out, printed.getvalue(), modified
+    )
 
 
 def _modified(function: Callable[..., Any], before: tuple[Any, ...], after: tuple[Any, ...]) -> str:
@@ -115,7 +121,8 @@ class _Capped(io.StringIO):
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Keep the random states of torch, random and numpy, and torch's default dtype and grad mode, as they are."""
+    """Keep the random states of torch, random and numpy, and torch's default dtype and grad mode, as they
+    are."""
     numpy = sys.modules.get("numpy")
     numpy_state = numpy.random.get_state() if numpy else None
     python_state, dtype = random.getstate(), torch.get_default_dtype()
@@ -128,4 +135,3 @@ def undisturbed() -> Iterator[None]:
         random.setstate(python_state)
         if numpy:
             numpy.random.set_state(numpy_state)
-

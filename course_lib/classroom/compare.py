@@ -1,11 +1,9 @@
 """Compare what a student's function gave with what was wanted, and put the difference in one sentence.
 
-`difference(got, wanted)` is None where they agree; otherwise the message key and values of one sentence, found in
-the order nothing, type, shape, dtype, NaN, value, so that the first thing to mend is the one named.
+`difference(got, wanted)` is None where they agree; otherwise the message key and values of one sentence,
+found in the order nothing, type, shape, dtype, NaN, value, so that the first thing to mend is the one named.
 """
 
-import math
-import numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,35 +22,41 @@ class Difference:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Two numbers agree when |got - wanted| <= atol + rtol * |wanted|. None: by the coarser dtype of the two."""
+    """Numbers agree when |got - wanted| <= atol + rtol * |wanted|. None: by the coarser dtype of the two."""
 
     rtol: float | None = None
     atol: float | None = None
 
     def between(self, got: Tensor, wanted: Tensor) -> tuple[float, float]:
-        coarse = max((torch.finfo(t.dtype).eps for t in (got, wanted) if t.is_floating_point()), default=0.0)
-        loose = 8 * math.sqrt(coarse) * 2**-2 if coarse > 1e-6 else max(coarse * 500, 1e-9 if coarse else 0.0)
+        eps = max((torch.finfo(t.dtype).eps for t in (got, wanted) if not _exact(t)), default=0.0)
+        loose = 500 * eps if eps < 1e-5 else 4 * eps  # float32: 6e-5, float16: 4e-3, bfloat16: 3e-2
         return (loose if self.rtol is None else self.rtol, loose if self.atol is None else self.atol)
 
 
-def agree(got: Any, wanted: Any, tolerance: Tolerance = Tolerance()) -> bool:
+BY_DTYPE = Tolerance()
+
+
+def agree(got: Any, wanted: Any, tolerance: Tolerance = BY_DTYPE) -> bool:
     """Whether two results are the same answer. NaN agrees with NaN, an integer with an equal float."""
     return difference(got, wanted, tolerance) is None
 
 
-def difference(got: Any, wanted: Any, tolerance: Tolerance = Tolerance(), place: str = "result") -> Difference | None:
-    """What separates `got` from `wanted`, or None. `place` is how the sentence names the part ("result[1]")."""
+def difference(
+    got: Any, wanted: Any, tolerance: Tolerance = BY_DTYPE, place: str = "result"
+) -> Difference | None:
+    """What separates `got` from `wanted`, or None. `place` is how the sentence names the part
+    ("result[1]")."""
     if isinstance(wanted, Tensor):
         return _tensor_difference(got, wanted, tolerance, place)
     if wanted is None:
         return None if got is None else _wrong_type(got, wanted, place)
     if got is None:
-        return Difference("common.returned_nothing" if place == "result" else "common.part_is_none", {"place": place})
-    if isinstance(got, Tensor) and got.ndim == 0 and isinstance(wanted, numbers.Number):
+        return _missing(place)
+    if isinstance(got, Tensor) and got.ndim == 0 and isinstance(wanted, int | float | complex):
         got = got.item()
     if isinstance(wanted, bool):
-        return _plain_difference(_as_bool(got), wanted, place)
-    if isinstance(wanted, numbers.Number):
+        return _plain_difference(_plain_scalar(got), wanted, place)
+    if isinstance(wanted, int | float | complex):
         return _number_difference(got, wanted, tolerance, place)
     if isinstance(wanted, Mapping):
         return _mapping_difference(got, wanted, tolerance, place)
@@ -63,7 +67,7 @@ def difference(got: Any, wanted: Any, tolerance: Tolerance = Tolerance(), place:
 
 def _tensor_difference(got: Any, wanted: Tensor, tolerance: Tolerance, place: str) -> Difference | None:
     if got is None:
-        return Difference("common.returned_nothing" if place == "result" else "common.part_is_none", {"place": place})
+        return _missing(place)
     if not isinstance(got, Tensor):
         return _wrong_type(got, wanted, place)
     got, wanted = got.detach().cpu(), wanted.detach().cpu()
@@ -72,7 +76,9 @@ def _tensor_difference(got: Any, wanted: Tensor, tolerance: Tolerance, place: st
     if got.shape != wanted.shape:
         turned = got.ndim > 1 and sorted(got.shape) == sorted(wanted.shape)
         key = "common.axes_swapped" if turned else "common.wrong_shape"
-        return Difference(key, {"place": place, "got": str(list(got.shape)), "wanted": str(list(wanted.shape))})
+        return Difference(
+            key, {"place": place, "got": str(list(got.shape)), "wanted": str(list(wanted.shape))}
+        )
     if _kind(got) != _kind(wanted):
         key = f"common.{_kind(got)}_for_{_kind(wanted)}"
         return Difference(key, {"place": place, "got": _dtype(got), "wanted": _dtype(wanted)})
@@ -100,10 +106,10 @@ def _value_difference(got: Tensor, wanted: Tensor, tolerance: Tolerance, place: 
 
 def _number_difference(got: Any, wanted: Any, tolerance: Tolerance, place: str) -> Difference | None:
     got = _plain_scalar(got)
-    if isinstance(got, bool) or not isinstance(got, numbers.Number):
+    if isinstance(got, bool) or not isinstance(got, int | float | complex):
         return _wrong_type(got, wanted, place)
-    exact = isinstance(wanted, int) and tolerance == Tolerance()
-    ours, theirs = complex(got), complex(wanted)  # type: ignore[arg-type]
+    exact = isinstance(wanted, int) and tolerance == BY_DTYPE
+    ours, theirs = complex(got), complex(wanted)
     if exact:
         same = got == wanted
     else:
@@ -118,7 +124,9 @@ def _number_difference(got: Any, wanted: Any, tolerance: Tolerance, place: str) 
     return Difference("common.wrong_answer", {"place": place, "got": show(got), "wanted": show(wanted)})
 
 
-def _sequence_difference(got: Any, wanted: Sequence[Any], tolerance: Tolerance, place: str) -> Difference | None:
+def _sequence_difference(
+    got: Any, wanted: Sequence[Any], tolerance: Tolerance, place: str
+) -> Difference | None:
     if isinstance(got, Tensor) and not any(isinstance(item, Tensor) for item in wanted):
         got = got.detach().tolist()
     if not isinstance(got, Sequence) or isinstance(got, str | bytes):
@@ -132,7 +140,9 @@ def _sequence_difference(got: Any, wanted: Sequence[Any], tolerance: Tolerance, 
     return None
 
 
-def _mapping_difference(got: Any, wanted: Mapping[Any, Any], tolerance: Tolerance, place: str) -> Difference | None:
+def _mapping_difference(
+    got: Any, wanted: Mapping[Any, Any], tolerance: Tolerance, place: str
+) -> Difference | None:
     if not isinstance(got, Mapping):
         return _wrong_type(got, wanted, place)
     if set(got) != set(wanted):
@@ -153,6 +163,12 @@ def _plain_difference(got: Any, wanted: Any, place: str) -> Difference | None:
     return Difference("common.wrong_answer", {"place": place, "got": show(got), "wanted": show(wanted)})
 
 
+def _missing(place: str) -> Difference:
+    return Difference(
+        "common.returned_nothing" if place == "result" else "common.part_is_none", {"place": place}
+    )
+
+
 def _wrong_type(got: Any, wanted: Any, place: str) -> Difference:
     if isinstance(wanted, Tensor) and isinstance(got, list | tuple):
         key = "common.list_for_tensor"
@@ -165,11 +181,13 @@ def _wrong_type(got: Any, wanted: Any, place: str) -> Difference:
 
 def _plain_scalar(value: Any) -> Any:
     """A numpy number as Python's own; anything else as it is."""
-    return value.item() if type(value).__module__ == "numpy" and getattr(value, "shape", None) == () else value
+    return (
+        value.item() if type(value).__module__ == "numpy" and getattr(value, "shape", None) == () else value
+    )
 
 
-def _as_bool(value: Any) -> Any:
-    return _plain_scalar(value)
+def _exact(tensor: Tensor) -> bool:
+    return not (tensor.is_floating_point() or tensor.is_complex())
 
 
 def _kind(tensor: Tensor) -> str:
@@ -200,9 +218,7 @@ def show(value: Any) -> str:
     """A value short enough for a sentence: floats to five figures, long text cut."""
     if isinstance(value, bool | int):
         return str(value)
-    if isinstance(value, float):
-        return f"{value:.5g}"
-    if isinstance(value, complex):
+    if isinstance(value, float | complex):
         return f"{value:.5g}"
     if isinstance(value, Tensor):
         return show_tensor(value)

@@ -1,16 +1,17 @@
 """Call a student's function, and come back in time whatever it does.
 
 `call_with_deadline(function, seconds)` runs the function in a worker thread under a trace function
-(`sys.settrace`) that looks at the clock on every line and raises once the time is up. No signal is used, so it
-works in notebooks, on Windows and off the main thread, and it nests. The caller's own trace function (a debugger,
-coverage) belongs to the caller's thread and is not touched; one that was installed for new threads is put back.
+(`sys.settrace`) that looks at the clock on every line and raises once the time is up. No signal is used, so
+it works in notebooks, on Windows and off the main thread, and it nests. The caller's own trace function (a
+debugger, coverage) belongs to the caller's thread and is not touched; one that was installed for new threads
+is put back.
 
 What a trace cannot interrupt is one long call into C (`time.sleep(60)`, a huge matmul): Python runs no line
-meanwhile. The caller then stops waiting and reports the time-out all the same; the worker, a daemon, dies at the
-first line after that call. Two things are beyond it. A C call that also holds the interpreter lock
-(`10 ** 10 ** 9`, `sum(range(10**11))`) keeps everyone waiting, so checks keep their inputs small. And on Python 3.11 an
-endless loop that calls nothing inside a bare `except:` inside another such loop is reported in time, but keeps one
-core busy until the kernel stops.
+meanwhile. The caller then stops waiting and reports the time-out all the same; the worker, a daemon, dies at
+the first line after that call. Two things are beyond it. A C call that also holds the interpreter lock, such
+as `sum(range(10**11))`, keeps everyone waiting, so checks keep their inputs small. And on Python 3.11 an
+endless loop that calls nothing inside a bare `except:` inside another such loop is reported in time, but
+keeps one core busy until the kernel stops.
 """
 
 import contextvars
@@ -28,11 +29,14 @@ from typing import Any
 _GRACE_S = 0.15  # after the deadline the trace gets this long to end the call by itself
 _KILL_S = 0.25  # then the worker is sent exceptions for this long, for `except:` around an endless loop
 _MACHINERY = os.path.dirname(__file__)
-_LIBRARY_FOLDERS = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+_LIBRARY_FOLDERS = tuple(
+    {sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
+)
 
 
 class TimeIsUp(BaseException):
-    """Raised inside the student's function. Not an `Exception`, so that `except Exception` does not swallow it."""
+    """Raised inside the student's function. Not an `Exception`, so that `except Exception` does not swallow
+    it."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,8 @@ def _is_students(filename: str) -> bool:
 def call_with_deadline(function: Callable[[], Any], seconds: float) -> Outcome:
     """Run `function()` for at most `seconds` (a little more where one line is slow) and say what happened.
 
-    Never raises what the function raises, `SystemExit` included. Thread-local state of the caller (torch's grad
-    mode, autocast) does not reach the function, which starts with the defaults.
+    Never raises what the function raises, `SystemExit` included. Thread-local state of the caller (torch's
+    grad mode, autocast) does not reach the function, which starts with the defaults.
     """
     if seconds <= 0:
         raise ValueError(f"seconds: expected a positive number, got {seconds}.")
@@ -72,12 +76,13 @@ def call_with_deadline(function: Callable[[], Any], seconds: float) -> Outcome:
         if time.monotonic() > until:
             sys.setprofile(rearm)
             raise TimeIsUp
-        # Every call is seen, also those inside libraries; line by line only the student's own code is followed.
+        # Every call is seen, also those inside libraries; line by line only the student's own code is
+        # followed.
         return None if is_library(frame.f_code.co_filename) else trace
 
     def rearm(frame: FrameType, _event: str, _argument: Any) -> None:
-        # Python drops a trace function that has raised. Where the student's `except:` swallowed TimeIsUp, the next
-        # call of anything brings it back.
+        # Python drops a trace function that has raised. Where the student's `except:` swallowed TimeIsUp, the
+        # next call of anything brings it back.
         if frame.f_code.co_filename != __file__:
             sys.settrace(trace)
             frame.f_trace = trace
@@ -149,7 +154,9 @@ def _interrupt(worker: threading.Thread, results: list[Outcome]) -> None:
     sys.setswitchinterval(1e-6)
     try:
         while worker.is_alive() and not results and time.monotonic() < kill_until:
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(worker.ident or 0), ctypes.py_object(TimeIsUp))
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(worker.ident or 0), ctypes.py_object(TimeIsUp)
+            )
             time.sleep(0)
     finally:
         sys.setswitchinterval(interval)

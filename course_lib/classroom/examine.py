@@ -1,10 +1,11 @@
 """The check itself: try a function on every case, and put the result in one verdict.
 
-The order is fixed, so that the first thing to mend is the one named: not started, cannot be called so, then the
-first case that went wrong (a mistake known by name, else time, crash, nothing returned, type, shape, dtype, value),
-then inputs that were modified.
+The order is fixed, so that the first thing to mend is the one named: not started, cannot be called so, then
+the first case that went wrong (a mistake known by name, else time, crash, nothing returned, type, shape,
+dtype, value), then inputs that were modified.
 """
 
+import inspect
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,8 @@ from course_lib.classroom.attempt import attempt, call_problem, is_untouched, un
 from course_lib.classroom.compare import difference, show
 from course_lib.classroom.exercise import Attempt, Exercise
 from course_lib.classroom.messages import say
+
+Values = dict[str, object]
 
 CHECK_SECONDS = 1.4  # for all cases of one check; with what a stuck worker costs, under two seconds
 
@@ -54,8 +57,8 @@ def examine(exercise: Exercise, function: Any) -> Verdict:
             spoilt = next((tried for tried in attempts if tried.modified), None)
             if spoilt is None:
                 return _solved(exercise, attempts)
-            values = {"call": spoilt.call, "name": spoilt.modified}
-            return _not_yet(exercise, "common.modified_input", values, spoilt)
+            spoilt_values: Values = {"call": spoilt.call, "name": spoilt.modified}
+            return _not_yet(exercise, "common.modified_input", spoilt_values, spoilt)
         if wrong.got is Ellipsis or isinstance(wrong.error, NotImplementedError):
             return _not_started(exercise)
         key, values = _diagnosis(exercise, attempts, wrong)
@@ -73,14 +76,16 @@ def _try_all(exercise: Exercise, function: Any) -> list[Attempt]:
     return attempts
 
 
-def _diagnosis(exercise: Exercise, attempts: list[Attempt], wrong: Attempt) -> tuple[str, dict[str, object]]:
+def _diagnosis(exercise: Exercise, attempts: list[Attempt], wrong: Attempt) -> tuple[str, Values]:
     """The key and values of the one sentence that names what is wrong."""
     for mistake in exercise.mistakes:
         if mistake.made_in(attempts, wrong):
-            values = {"call": wrong.call, "got": show(wrong.got), "wanted": show(wrong.wanted)}
+            values: Values = {"call": wrong.call, "got": show(wrong.got), "wanted": show(wrong.wanted)}
             found = difference(wrong.got, wrong.wanted, wrong.case.tolerance) if wrong.returned else None
             if found is not None:
-                values |= {name: value for name, value in found.values.items() if name in ("got", "wanted", "place")}
+                values |= {
+                    name: value for name, value in found.values.items() if name in ("got", "wanted", "place")
+                }
             return exercise.key(mistake.key), values | dict(mistake.values(wrong) if mistake.values else {})
     if exercise.is_question:
         return "common.answer_wrong", {"id": exercise.id, "got": show(wrong.got)}
@@ -92,12 +97,15 @@ def _diagnosis(exercise: Exercise, attempts: list[Attempt], wrong: Attempt) -> t
         return "common.printed_instead", {"call": wrong.call}
     found = difference(wrong.got, wrong.wanted, wrong.case.tolerance)
     if found is None:  # the case has its own `same`
-        values = {"got": show(wrong.got), "wanted": show(wrong.wanted)}
-        return "common.not_the_same", {"call": wrong.call} | values
-    return found.key, {"call": wrong.call} | found.values
+        return "common.not_the_same", {
+            "call": wrong.call,
+            "got": show(wrong.got),
+            "wanted": show(wrong.wanted),
+        }
+    return found.key, {"call": wrong.call, **found.values}
 
 
-def _crash(wrong: Attempt) -> tuple[str, dict[str, object]]:
+def _crash(wrong: Attempt) -> tuple[str, Values]:
     error = wrong.error
     if isinstance(error, RecursionError):
         return "common.endless_recursion", {"call": wrong.call, "line": _line(wrong)}
@@ -116,8 +124,6 @@ def _line(wrong: Attempt) -> str:
 
 
 def _bare_call(exercise: Exercise) -> str:
-    import inspect
-
     names = [str(name) for name in inspect.signature(exercise.solution).parameters]
     return f"{exercise.stub}({', '.join(names)})"
 
@@ -127,7 +133,7 @@ def _not_started(exercise: Exercise) -> Verdict:
     return Verdict("not started", "common.not_started", text)
 
 
-def _not_yet(exercise: Exercise, key: str, values: dict[str, object], tried: Attempt | None = None) -> Verdict:
+def _not_yet(exercise: Exercise, key: str, values: Values, tried: Attempt | None = None) -> Verdict:
     text = say("common.not_yet", id=exercise.id, diagnosis=say(key, **values))
     return Verdict("not yet", key, text + _printed(tried))
 

@@ -1,10 +1,11 @@
-"""What an exercise is: a function to write, the cases it is tried on, and the mistakes that are known by name.
+"""What an exercise is: a function to write, the cases it is tried on, and the mistakes that are known by
+name.
 
-Mistakes are recognised by *output*: `Mistake("top_left", like=wrong)` says "whoever gives what `wrong` gives has
-made this mistake", whatever the code looks like. The guide for authors is in the docstring of
-`course_lib.classroom.lesson.Lesson.exercise`.
+Mistakes are recognised by *output*: `Mistake("top_left", like=wrong)` says "whoever gives what `wrong` gives
+has made this mistake", whatever the code looks like.
 """
 
+import copy
 import inspect
 import re
 import textwrap
@@ -30,8 +31,8 @@ MISSING = _Missing()
 class Case:
     """One call of the student's function.
 
-    args: a tuple of positional arguments, or a function without arguments that makes it (use this for tensors, so
-        that importing a lesson computes nothing). Every call gets fresh copies.
+    args: a tuple of positional arguments, or a function without arguments that makes it (use this for
+        tensors, so that importing a lesson computes nothing). Every call gets fresh copies.
     label: short key of a message that says what passing this case shows ("a rectangle"); "" says nothing.
     expected: what is wanted; by default what the exercise's solution gives.
     observe: `observe(result, args)` gives what is compared, for functions whose work is a side effect. The
@@ -51,7 +52,9 @@ class Case:
     def make_args(self) -> tuple[Any, ...]:
         made = self.args() if callable(self.args) else self.args
         if not isinstance(made, tuple):
-            raise TypeError(f"Case.args: expected a tuple or a function that makes one, got {type(made).__name__}.")
+            raise TypeError(
+                f"Case.args: expected a tuple or a function that makes one, got {type(made).__name__}."
+            )
         return fresh(made)
 
     def agree(self, got: Any, wanted: Any) -> bool:
@@ -93,10 +96,11 @@ class Mistake:
     """A mistake known by name. `key` is the short key of its sentence.
 
     like: a wrong function. The mistake is made by whoever gives what it gives on *every* case of the exercise
-        (raising the same type of exception counts as the same), or with `everywhere=False` on the first case that
-        went wrong.
-    when: or a question about the first attempt that went wrong: `when(attempt) -> bool`. If it raises, that is a no.
-    values: extra placeholders of the sentence, computed from that attempt. Always there: {call}, {got}, {wanted}.
+        (raising the same type of exception counts as the same), or with `everywhere=False` on the first case
+        that went wrong.
+    when: or a question about the first attempt that went wrong: `when(attempt) -> bool`. Raising means no.
+    values: extra placeholders of the sentence, computed from that attempt. Always there: {call}, {got},
+        {wanted}; {place} where the result has the right type and shape.
     """
 
     key: str
@@ -178,8 +182,6 @@ def fresh(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: fresh(item) for name, item in value.items()}
     if isinstance(value, torch.nn.Module):
-        import copy
-
         return copy.deepcopy(value)
     return value
 

@@ -6,8 +6,8 @@
         bytes_axis(axes.yaxis)
     digest("tiled workspace, MiB", [w / 2**20 for w in workspace])
 
-The card is opaque and light, so that a figure reads on dark pages too. Labels stay in Latin script: matplotlib before
-3.11 cannot shape Bangla. A picture with Bangla words is SVG (`course_lib.classroom.svg`).
+The card is opaque and light, so that a figure reads on dark pages too. Labels stay in Latin script:
+matplotlib before 3.11 cannot shape Bangla. A picture with Bangla words is SVG (`course_lib.classroom.svg`).
 """
 
 import math
@@ -21,19 +21,37 @@ SKY, PURPLE, BLACK, GREY = "#56b4e9", "#cc79a7", "#1f1f1f", "#767676"
 PALETTE = (BLUE, VERMILION, GREEN, ORANGE, PURPLE, SKY)
 
 _STYLE: dict[str, Any] = {
-    "figure.facecolor": "white", "savefig.facecolor": "white", "axes.facecolor": "white",
-    "figure.dpi": 100, "savefig.dpi": 100, "figure.constrained_layout.use": True,
-    "font.family": "DejaVu Sans", "font.size": 11, "axes.titlesize": 12, "axes.labelsize": 11,
-    "text.color": BLACK, "axes.labelcolor": BLACK, "axes.edgecolor": GREY, "xtick.color": BLACK, "ytick.color": BLACK,
-    "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "grid.color": "#e4e4e4",
-    "axes.axisbelow": True, "lines.linewidth": 2.2, "lines.markersize": 6, "svg.hashsalt": "lean-transformers",
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+    "axes.facecolor": "white",
+    "figure.dpi": 100,
+    "savefig.dpi": 100,
+    "figure.constrained_layout.use": True,
+    "font.family": "DejaVu Sans",
+    "font.size": 11,
+    "axes.titlesize": 12,
+    "axes.labelsize": 11,
+    "text.color": BLACK,
+    "axes.labelcolor": BLACK,
+    "axes.edgecolor": GREY,
+    "xtick.color": BLACK,
+    "ytick.color": BLACK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e4e4e4",
+    "axes.axisbelow": True,
+    "lines.linewidth": 2.2,
+    "lines.markersize": 6,
+    "svg.hashsalt": "lean-transformers",
     "legend.frameon": False,
 }
 
 
 @contextmanager
-def figure(*, width: float = 6.0, height: float = 3.4, rows: int = 1, columns: int = 1, **subplots: Any
-           ) -> Iterator[tuple[Any, Any]]:
+def figure(
+    *, width: float = 6.0, height: float = 3.4, rows: int = 1, columns: int = 1, **subplots: Any
+) -> Iterator[tuple[Any, Any]]:
     """`(fig, axes)` in the course's style, shown by `plt.show()` on the way out. Inches; 6 is 600 px.
 
     axes is one Axes, or an array of them as `plt.subplots` gives.
@@ -41,7 +59,8 @@ def figure(*, width: float = 6.0, height: float = 3.4, rows: int = 1, columns: i
     import matplotlib.pyplot as plt
     from cycler import cycler
 
-    with plt.rc_context({**_STYLE, "axes.prop_cycle": cycler(color=PALETTE)}):
+    style: Any = {**_STYLE, "axes.prop_cycle": cycler(color=PALETTE)}
+    with plt.rc_context(style):
         fig, axes = plt.subplots(rows, columns, figsize=(width, height), **subplots)
         try:
             yield fig, axes
@@ -53,8 +72,16 @@ def figure(*, width: float = 6.0, height: float = 3.4, rows: int = 1, columns: i
 def label_end(axes: Any, x: Iterable[float], y: Iterable[float], words: str, colour: str) -> None:
     """Write a line's name at its last point, in its colour, in place of a legend."""
     point = (list(x)[-1], list(y)[-1])
-    axes.annotate(words, point, xytext=(6, 0), textcoords="offset points", color=colour, va="center",
-                  fontweight="bold", annotation_clip=False)
+    axes.annotate(
+        words,
+        point,
+        xytext=(6, 0),
+        textcoords="offset points",
+        color=colour,
+        va="center",
+        fontweight="bold",
+        annotation_clip=False,
+    )
 
 
 def bytes_text(count: float) -> str:
@@ -80,7 +107,8 @@ def bytes_axis(axis: Any) -> None:
 
 
 def digest(name: str, values: Iterable[float], *, digits: int = 3) -> None:
-    """Print what a figure shows in one line, rounded to `digits` significant digits: the part nbval compares."""
+    """Print what a figure shows in one line, rounded to `digits` significant digits: the part nbval
+    compares."""
     print(f"{name}: {', '.join(_rounded(value, digits) for value in values)}")
 
 

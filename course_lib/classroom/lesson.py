@@ -50,10 +50,11 @@ class Lesson:
     ) -> Check:
         """Add an exercise, and return its check for the notebook.
 
-        id: "1.1". name: "causal_mask"; the student's stub is `my_causal_mask`, the messages are the tables below
-        `[causal_mask]` in the lesson's message file: `title`, `start` (what to replace), `hint_1`, `hint_2` …, one
-        for each case's label and each mistake's key.
-        solution: the one right answer that exists, a function of the lesson module with the stub's parameters.
+        id: "1.1". name: "causal_mask"; the student's stub is `my_causal_mask`, the messages are the tables
+        below `[causal_mask]` in the lesson's message file: `title`, `start` (what to replace), `hint_1`,
+        `hint_2` …, one for each case's label and each mistake's key.
+        solution: the one right answer that exists, a function of the lesson module with the stub's
+        parameters.
         cases: the calls to try, simplest first. mistakes: in the order in which they are to be thought of.
         Raises CatalogueError where a message is missing, ValueError for an id used twice or no cases.
         """
@@ -62,7 +63,8 @@ class Lesson:
     def question(
         self, id: str, name: str, *, answer: Any, mistakes: Sequence[Mistake] = (), same: Any = None
     ) -> Check:
-        """Add a question whose answer is a value: `lesson.check_bytes(4096)`. `...` and None are "not started".
+        """Add a question whose answer is a value: `lesson.check_bytes(4096)`. `...` and None are "not
+        started".
 
         Mistakes are as for an exercise: `Mistake("bits", like=lambda: 8 * 4096)` recognises that value.
         """
@@ -75,7 +77,9 @@ class Lesson:
 
     def _add(self, exercise: Exercise) -> Check:
         if exercise.id in self.exercises or not re.fullmatch(r"\d+\.\d+", exercise.id):
-            raise ValueError(f'id: expected a number like "1.2", not used before in {self.name}; got {exercise.id!r}.')
+            raise ValueError(
+                f'id: expected a number like "1.2", not used before in {self.name}; got {exercise.id!r}.'
+            )
         if not exercise.cases:
             raise ValueError(f"cases: exercise {exercise.id} has none.")
         for key in self.message_keys(exercise):
@@ -92,7 +96,12 @@ class Lesson:
 
     def message_keys(self, exercise: Exercise) -> list[str]:
         """Every message the exercise can say, hints included."""
-        short = ["title", "start", *(c.label for c in exercise.cases if c.label), *(m.key for m in exercise.mistakes)]
+        short = [
+            "title",
+            "start",
+            *(c.label for c in exercise.cases if c.label),
+            *(m.key for m in exercise.mistakes),
+        ]
         return [exercise.key(name) for name in dict.fromkeys(short)] + self._hint_keys(exercise)
 
     def _hint_keys(self, exercise: Exercise) -> list[str]:
@@ -114,7 +123,8 @@ class Lesson:
             self.state.record_try(exercise.id, solved=solved, source=source)
 
     def say(self, key: str, /, **values: object) -> str:
-        """The lesson's own message: `LESSON.say("corner.caption", row=1)` is `[corner.caption]` of its file."""
+        """The lesson's own message: `LESSON.say("corner.caption", row=1)` is `[corner.caption]` of its
+        file."""
         return say(f"{self.name}.{key}", **values)
 
     def for_notebooks(self) -> NotebookNames:
@@ -129,7 +139,9 @@ class Lesson:
         keys, given = self._hint_keys(exercise), self._hints_given.get(exercise.id, 0)
         if given < len(keys):
             self._hints_given[exercise.id] = given + 1
-            print(say("common.hint", id=exercise.id, number=given + 1, count=len(keys), text=say(keys[given])))
+            print(
+                say("common.hint", id=exercise.id, number=given + 1, count=len(keys), text=say(keys[given]))
+            )
             self.state.record_hint(exercise.id, given + 1)
         elif keys:
             print(say("common.no_more_hints", id=exercise.id, count=len(keys)))
@@ -154,7 +166,8 @@ class Lesson:
             print(say("common.state_on_colab"))
 
     def restore(self, exercise_id: Any) -> None:
-        """Print the code of yours that was accepted for an exercise, for after a reset or in another notebook."""
+        """Print the code of yours that was accepted for an exercise, for after a reset or in another
+        notebook."""
         exercise = self._find(exercise_id)
         if exercise is None:
             return

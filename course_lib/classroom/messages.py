@@ -9,7 +9,7 @@ The language is `COURSE_LANGUAGE` (en or bn), or what `set_language` was last to
 import os
 import string
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -42,7 +42,7 @@ def read_messages(path: Path) -> dict[str, Mapping[str, str]]:
     return dict(_messages_below(path.stem, tree))
 
 
-def _messages_below(prefix: str, tree: Mapping[str, object]):
+def _messages_below(prefix: str, tree: Mapping[str, object]) -> Iterator[tuple[str, Mapping[str, str]]]:
     for name, entry in tree.items():
         key = f"{prefix}.{name}"
         if not isinstance(entry, Mapping):
@@ -59,7 +59,9 @@ def _checked(key: str, entry: Mapping[str, object]) -> dict[str, str]:
         raise CatalogueError(f"{key}: expected the columns en and bn, both filled; got {sorted(entry)}.")
     names = {language: placeholders(text) for language, text in columns.items()}
     if names["en"] != names["bn"]:
-        raise CatalogueError(f"{key}: placeholders differ: en {sorted(names['en'])}, bn {sorted(names['bn'])}.")
+        raise CatalogueError(
+            f"{key}: placeholders differ: en {sorted(names['en'])}, bn {sorted(names['bn'])}."
+        )
     return columns
 
 
@@ -78,7 +80,8 @@ def set_language(language: str) -> str:
 
 
 def current_language() -> str:
-    """The language now in use. An unknown COURSE_LANGUAGE counts as English: a lesson must not fail over it."""
+    """The language now in use. An unknown COURSE_LANGUAGE counts as English: a lesson must not fail over
+    it."""
     if _chosen:
         return _chosen[0]
     return _code(os.environ.get("COURSE_LANGUAGE", "en")) or "en"
@@ -94,8 +97,8 @@ def _code(language: object) -> str | None:
 def say(key: str, /, **values: object) -> str:
     """The message `key` in the current language, its placeholders filled.
 
-    Numbers given as int are written with Bangla digits in Bangla; what is code or program output is given as str
-    and stays as it is. Raises CatalogueError for an unknown key or a placeholder without a value.
+    Numbers given as int are written with Bangla digits in Bangla; what is code or program output is given as
+    str and stays as it is. Raises CatalogueError for an unknown key or a placeholder without a value.
     """
     language = current_language()
     try:

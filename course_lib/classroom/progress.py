@@ -1,14 +1,15 @@
 """What a student has tried and solved, kept in a file beside the notebook.
 
 The file is `course_progress.json` in COURSE_STATE_DIR, or in the mounted Google Drive on Colab, or in the
-notebook's folder. It holds for each exercise its status, the number of tries and hints, and the source of the code
-that was accepted:
+notebook's folder. It holds for each exercise its status, the number of tries and hints, and the source of the
+code that was accepted:
 
-    {"version": 1, "exercises": {"1.1": {"status": "solved", "tries": 2, "hints": 1, "source": "def …", "date": "2026-08-01"}}}
+    {"version": 1, "exercises": {"1.1": {
+        "status": "solved", "tries": 2, "hints": 1, "source": "def …", "date": "2026-08-01"}}}
 
-It never stands in the way of a lesson. Writes are atomic, and read what is there first under a lock, so that two
-notebooks at once keep each other's entries. A file that cannot be read is set aside, with a sentence; where nothing
-can be written, progress lives in memory, and says so once.
+It never stands in the way of a lesson. Writes are atomic, and read what is there first under a lock, so that
+two notebooks at once keep each other's entries. A file that cannot be read is set aside, with a sentence;
+where nothing can be written, progress lives in memory, and says so once.
 """
 
 import contextlib
@@ -32,7 +33,8 @@ Entry = dict[str, Any]
 
 
 def state_folder() -> Path:
-    """Where the file goes: COURSE_STATE_DIR, Google Drive when Colab has it mounted, else the current folder."""
+    """Where the file goes: COURSE_STATE_DIR, Google Drive when Colab has it mounted, else the current
+    folder."""
     chosen = os.environ.get("COURSE_STATE_DIR")
     if chosen:
         return Path(chosen).expanduser()
@@ -41,13 +43,18 @@ def state_folder() -> Path:
 
 def on_colab_without_drive() -> bool:
     """Whether this is Colab, with nowhere to keep a file past the next reset."""
-    return "COLAB_RELEASE_TAG" in os.environ and not _DRIVE.is_dir() and not os.environ.get("COURSE_STATE_DIR")
+    return (
+        "COLAB_RELEASE_TAG" in os.environ and not _DRIVE.is_dir() and not os.environ.get("COURSE_STATE_DIR")
+    )
 
 
 class Progress:
-    """The progress file. `tell` is called with each sentence that the student should read (default: print)."""
+    """The progress file. `tell` is called with each sentence that the student should read (default:
+    print)."""
 
-    def __init__(self, folder: Callable[[], Path] = state_folder, tell: Callable[[str], None] = print) -> None:
+    def __init__(
+        self, folder: Callable[[], Path] = state_folder, tell: Callable[[str], None] = print
+    ) -> None:
         self._folder = folder
         self._tell = tell
         self._memory: dict[str, Entry] | None = None  # set once the file is out of reach
@@ -63,7 +70,8 @@ class Progress:
         return self._read()
 
     def entry(self, exercise_id: str) -> Entry:
-        """{"status": "not started" | "tried" | "solved", "tries": int, "hints": int, "source": str, "date": str}."""
+        """{"status": "not started" | "tried" | "solved", "tries": int, "hints": int, "source": str, "date":
+        str}."""
         return _blank() | self.entries().get(exercise_id, {})
 
     def record_try(self, exercise_id: str, *, solved: bool, source: str = "") -> None:
@@ -179,8 +187,9 @@ def _write(path: Path, state: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _locked(lock: Path) -> Iterator[None]:
-    """Hold a lock file, the one kind of lock that every system and Google Drive know. Waits, but not for long:
-    after a second the write goes ahead, since a lost entry harms less than a lesson that stands still."""
+    """Hold a lock file, the one kind of lock that every system and Google Drive know. Waits, but not for
+    long: after a second the write goes ahead, since a lost entry harms less than a lesson that stands
+    still."""
     until, held = time.monotonic() + _LOCK_WAIT_S, False
     while not held:
         try:

@@ -1,9 +1,14 @@
-"""Pictures as SVG text, shaped by the browser: the right place for Bangla words. Pure functions, all values escaped.
+"""Pictures as SVG text, shaped by the browser: the right place for Bangla words. Pure functions, all values
+escaped.
 
-Colours follow JupyterLab's theme where there is one and fall back to dark ink on a white card, so that a picture
-reads in light and dark, on GitHub and on paper. Nothing is told by colour alone: allowed cells carry a dot.
+Colours follow JupyterLab's theme where there is one and fall back to dark ink on a white card, so that a
+picture reads in light and dark, on GitHub and on paper. Nothing is told by colour alone: allowed cells carry
+a dot.
 """
 
+import base64
+import re
+import unicodedata
 from collections.abc import Sequence
 from html import escape
 
@@ -18,38 +23,71 @@ _CELL = 34
 _LINE = 20
 
 
+def as_images(html: str) -> str:
+    """The same HTML with each SVG as an `<img>` of its own, its title as the alt text.
+
+    GitHub, and JupyterLab in a notebook that it does not trust yet, drop inline SVG and keep images.
+    """
+    return re.sub(r"<svg .*?</svg>", lambda found: _image(found[0]), html, flags=re.DOTALL)
+
+
+def _image(drawing: str) -> str:
+    title = re.search(r"<title>(.*?)</title>", drawing, flags=re.DOTALL)
+    data = base64.b64encode(drawing.encode("utf-8")).decode("ascii")
+    alt = title[1].replace('"', "&quot;") if title else ""
+    return f'<img alt="{alt}" src="data:image/svg+xml;base64,{data}" style="max-width:100%">'
+
+
 def card(*parts: str, caption: str = "") -> str:
     """Pictures side by side on one opaque card, with an escaped caption below."""
     pictures = "".join(f'<div style="flex:none;max-width:100%">{part}</div>' for part in parts)
     below = f'<div style="margin-top:6px">{escape(caption)}</div>' if caption else ""
     return (
         f'<div style="background:{PAPER};color:{INK};font:14px {FONT};padding:10px;border:1px solid {FAINT};'
-        f'border-radius:6px;max-width:640px;overflow-x:auto"><div style="display:flex;flex-wrap:wrap;gap:18px">'
+        f'border-radius:6px;max-width:640px;overflow-x:auto">'
+        f'<div style="display:flex;flex-wrap:wrap;gap:18px">'
         f"{pictures}</div>{below}</div>"
     )
 
 
 def picture(width: float, height: float, title: str, *shapes: str) -> str:
     """One SVG of `width` x `height` px around shapes, with `title` as what a screen reader says."""
+    paper = rectangle(0, 0, width, height, fill=PAPER, stroke="none")
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {_n(width)} {_n(height)}" '
         f'width="{_n(width)}" height="{_n(height)}" style="max-width:100%;height:auto">'
-        f"<title>{escape(title)}</title>{''.join(shapes)}</svg>"
+        f"<title>{escape(title)}</title>{paper}{''.join(shapes)}</svg>"
     )
 
 
-def text(x: float, y: float, words: object, *, anchor: str = "start", size: int = 14, colour: str = INK,
-         weight: str = "normal", turn: float = 0) -> str:
+def text(
+    x: float,
+    y: float,
+    words: object,
+    *,
+    anchor: str = "start",
+    size: int = 14,
+    colour: str = INK,
+    weight: str = "normal",
+    turn: float = 0,
+) -> str:
     """One line of escaped text. anchor: "start", "middle" or "end" at x; turn: degrees about (x, y)."""
     rotate = f' transform="rotate({_n(turn)} {_n(x)} {_n(y)})"' if turn else ""
     style = f"font:{weight} {size}px {FONT};fill:{colour}"
-    return (
-        f'<text x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}"{rotate} style="{style}">{escape(str(words))}</text>'
-    )
+    place = f'x="{_n(x)}" y="{_n(y)}" text-anchor="{anchor}"{rotate}'
+    return f'<text {place} style="{style}">{escape(str(words))}</text>'
 
 
-def rectangle(x: float, y: float, width: float, height: float, *, fill: str = "none", stroke: str = FAINT,
-              stroke_width: float = 1) -> str:
+def rectangle(
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    *,
+    fill: str = "none",
+    stroke: str = FAINT,
+    stroke_width: float = 1,
+) -> str:
     """One rectangle."""
     return (
         f'<rect x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}" '
@@ -57,14 +95,21 @@ def rectangle(x: float, y: float, width: float, height: float, *, fill: str = "n
     )
 
 
-def grid(allowed: Sequence[Sequence[bool]], rows: Sequence[str], columns: Sequence[str], *, title: str,
-         cells: Sequence[Sequence[object]] | None = None, ringed: Sequence[tuple[int, int]] = (),
-         colour: str = BLUE) -> str:
+def grid(
+    allowed: Sequence[Sequence[bool]],
+    rows: Sequence[str],
+    columns: Sequence[str],
+    *,
+    title: str,
+    cells: Sequence[Sequence[object]] | None = None,
+    ringed: Sequence[tuple[int, int]] = (),
+    colour: str = BLUE,
+) -> str:
     """A mask as a grid: a row for each query, a column for each key, allowed cells filled and dotted.
 
-    allowed: rows x columns of truth values. rows, columns: the words beside and above. cells: what to write in the
-    cells in place of dots (scores, weights), in allowed ones only. ringed: (row, column) cells to draw a ring around.
-    Raises ValueError where the labels do not fit the grid.
+    allowed: rows x columns of truth values. rows, columns: the words beside and above. cells: what to write
+    in the cells in place of dots (scores, weights), in allowed ones only. ringed: (row, column) cells to draw
+    a ring around. Raises ValueError where the labels do not fit the grid.
     """
     if len(rows) != len(allowed) or any(len(columns) != len(row) for row in allowed):
         sizes = f"{len(rows)} rows and {len(columns)} columns of labels"
@@ -74,8 +119,11 @@ def grid(allowed: Sequence[Sequence[bool]], rows: Sequence[str], columns: Sequen
     shapes = [text(left - 6, top + _CELL * i + 22, word, anchor="end") for i, word in enumerate(rows)]
     for j, word in enumerate(columns):
         x = left + _CELL * (j + 0.5)
-        shapes.append(text(x + 5, top - 6, word, turn=-90) if _crowded(columns)
-                      else text(x, top - 8, word, anchor="middle"))
+        shapes.append(
+            text(x + 5, top - 6, word, turn=-90)
+            if _crowded(columns)
+            else text(x, top - 8, word, anchor="middle")
+        )
     for i, row in enumerate(allowed):
         for j, may in enumerate(row):
             x, y = left + _CELL * j, top + _CELL * i
@@ -84,12 +132,17 @@ def grid(allowed: Sequence[Sequence[bool]], rows: Sequence[str], columns: Sequen
                 mark = "•" if cells is None else cells[i][j]
                 shapes.append(text(x + _CELL / 2, y + 22, mark, anchor="middle", size=12, colour="#ffffff"))
     for i, j in ringed:
-        shapes.append(rectangle(left + _CELL * j + 2, top + _CELL * i + 2, _CELL - 4, _CELL - 4, stroke=ORANGE,
-                                stroke_width=3))
+        shapes.append(
+            rectangle(
+                left + _CELL * j + 2, top + _CELL * i + 2, _CELL - 4, _CELL - 4, stroke=ORANGE, stroke_width=3
+            )
+        )
     return picture(left + _CELL * len(columns) + 2, top + _CELL * len(allowed) + 2, title, *shapes)
 
 
-def bars(items: Sequence[tuple[str, float, str]], *, title: str, width: int = 560, colours: Sequence[str] = ()) -> str:
+def bars(
+    items: Sequence[tuple[str, float, str]], *, title: str, width: int = 560, colours: Sequence[str] = ()
+) -> str:
     """Horizontal bars, each (label, value >= 0, what to write at its end), labelled directly."""
     left = 12 + max((_width(label) for label, _, _ in items), default=0)
     room = max(width - left - 12 - max((_width(end) for _, _, end in items), default=0), 40)
@@ -114,8 +167,6 @@ def _n(number: float) -> str:
 
 def _width(word: object) -> float:
     """Roughly how wide a 14 px word is. Combining signs (Bangla vowel signs, hasant) take little room."""
-    import unicodedata
-
     return 8.6 * sum(1 if unicodedata.category(letter)[0] != "M" else 0.3 for letter in str(word))
 
 
@@ -134,4 +185,4 @@ class Picture:
         return self.title
 
     def _repr_html_(self) -> str:
-        return self.html
+        return as_images(self.html)

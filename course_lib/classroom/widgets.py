@@ -1,14 +1,17 @@
 """Widgets of a lesson: a few controls, and a picture that a pure function draws from their values.
 
-    def render_corner(queries: int, keys: int, align: str) -> str: …        # HTML or SVG; pure, tested by itself
+    def render_corner(queries: int, keys: int, align: str) -> str: …    # HTML or SVG; pure, tested by itself
 
     def corner_widget() -> Card:
-        return card(render_corner, slider("queries", 2, 1, 8), choice("align", "top-left", ["top-left", "bottom-right"]))
+        corners = ["top-left", "bottom-right"]
+        return card(render_corner, slider("queries", 2, 1, 8), choice("align", "top-left", corners))
 
-Without a live kernel (GitHub, a printed page) the stored output is the picture of the first values. Only the core
-controls of ipywidgets are used, so 7.7 (Colab) and 8 serve alike; without ipywidgets the static picture remains.
+Without a live kernel (GitHub, a printed page) the stored output is the picture of the first values. Only the
+core controls of ipywidgets are used, so 7.7 (Colab) and 8 serve alike; without ipywidgets the static picture
+remains.
 """
 
+import inspect
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +19,7 @@ from html import escape
 from typing import Any
 
 from course_lib.classroom.messages import say
+from course_lib.classroom.svg import as_images
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,9 @@ class Control:
         """Raise ValueError that says what this control takes, unless it takes `value`."""
         if self.kind in ("int", "float"):
             low, high, _ = self.options
-            good = not isinstance(value, bool) and isinstance(value, int if self.kind == "int" else int | float)
+            good = not isinstance(value, bool) and isinstance(
+                value, int if self.kind == "int" else int | float
+            )
             if not (good and low <= value <= high):
                 raise ValueError(f"{self.name}: expected {self.kind} from {low} to {high}, got {value!r}.")
         elif self.kind == "bool" and not isinstance(value, bool):
@@ -43,10 +49,14 @@ class Control:
             raise ValueError(f"{self.name}: expected a string, got {value!r}.")
 
 
-def slider(name: str, value: float, low: float, high: float, *, step: float | None = None, label: str = "") -> Control:
+def slider(
+    name: str, value: float, low: float, high: float, *, step: float | None = None, label: str = ""
+) -> Control:
     """A slider over whole numbers, or over floats where one of its numbers is a float."""
     kind = "float" if any(isinstance(number, float) for number in (value, low, high, step)) else "int"
-    return _control(Control(name, value, label or name, kind, (low, high, step or (0.1 if kind == "float" else 1))))
+    return _control(
+        Control(name, value, label or name, kind, (low, high, step or (0.1 if kind == "float" else 1)))
+    )
 
 
 def choice(name: str, value: Any, options: Sequence[Any], *, label: str = "") -> Control:
@@ -119,11 +129,11 @@ class Card:
     def _draw(self) -> str:
         try:
             return self._render(**self._values)
-        except ValueError as error:  # two values that do not go together: the picture says so, in place of a log
+        except ValueError as error:  # values that do not go together: said in the picture
             return f'<p role="alert">{escape(str(error))}</p>'
 
     def _build(self) -> None:
-        """Make the ipywidgets once they are needed; without ipywidgets there are none, and the picture is static."""
+        """Make the ipywidgets once they are needed. Without ipywidgets there are none: a static picture."""
         if self._view is not None:
             return
         try:
@@ -144,7 +154,7 @@ class Card:
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         self._build()
         bundle: dict[str, Any] = {"text/plain": repr(self)}
-        # Colab chooses among the forms by its own order, and has no use for a static one beside a live widget.
+        # Colab chooses among the forms by its own order, and needs no static one beside a live widget.
         if self._view is None or "google.colab" not in sys.modules:
             bundle["text/html"] = self._static()
         if self._view is not None:
@@ -155,13 +165,11 @@ class Card:
     def _static(self) -> str:
         """The picture with a line of its values: what is seen where no kernel runs."""
         shown = ", ".join(f"{self._controls[name].label} = {value}" for name, value in self._values.items())
-        return f'{self.html}<div style="font:12px sans-serif;opacity:.75">{escape(shown)}</div>'
+        return f'{as_images(self.html)}<div style="font:12px sans-serif;opacity:.75">{escape(shown)}</div>'
 
 
 def card(render: Callable[..., str], *controls: Control) -> Card:
-    """A widget that shows `render(**values)`. Raises TypeError where render does not take the controls' names."""
-    import inspect
-
+    """A widget that shows `render(**values)`. Raises TypeError where render does not take those names."""
     inspect.signature(render).bind(**{control.name: control.value for control in controls})
     return Card(render, controls)
 
