@@ -76,14 +76,15 @@ def steps_to_run(everything: bool) -> list[Step]:
         Step("imports", ["-c", imports]),
         Step("unit", [*library, "-m", "not slow"], env=one_thread, counts=True),
         Step("shapes", [*library, "--ignore=tests/house", "-m", own_words], env=shape_checks, counts=True),
-        Step("notebook-files", [*pytest, "tests/notebooks", "-m", "not slow"], env=one_thread, counts=True),
-        Step("notebooks", [*notebooks, "check"], env=one_thread),
-        Step("probe", [*notebooks, "probe"]),
+        Step("notebook-tests", [*pytest, "tests/notebooks", "-m", "not slow"], env=one_thread, counts=True),
+        Step("notebook-files", [*notebooks, "check"]),
+        Step("nbval", [*notebooks, "nbval"], counts=True),
+        Step("probe", [*notebooks, "probe"], counts=True),
     ]
     if everything:
         steps += [
             Step("slow", [*pytest, "tests", "-m", "slow"], env=one_thread, counts=True),
-            Step("solved", [*notebooks, "check", "--solved"], env=one_thread),
+            Step("solved", [*notebooks, "solved"]),
             Step("colab", ["tests/environments/colab.py"]),
             Step("bench", ["-m", "course_lib", "bench", "all", "--quick"]),
         ]
