@@ -1,0 +1,1 @@
+"""What the course claims, measured: on what workload, against which peer (see ``python -m course_lib bench``)."""
