@@ -1,0 +1,124 @@
+"""The lock, the ranges, and Colab's packages agree."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.markers import default_environment
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+LOCK = [
+    Requirement(line)
+    for line in (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+]
+# What Colab's image shipped in August 2026, as its maintainers publish it. An install must move none of it.
+COLAB = {
+    "torch": "2.11.0",
+    "numpy": "2.1.3",
+    "scipy": "1.16.3",
+    "matplotlib": "3.10.0",
+    "ipywidgets": "7.7.1",
+    "ipython": "7.34.0",
+    "ipykernel": "6.17.1",
+    "jupyter-client": "7.4.9",
+    "nbformat": "5.11.1",
+    "nbclient": "0.10.4",
+    "pytest": "8.4.2",
+    "transformers": "5.15.0",
+    "tokenizers": "0.22.2",
+    "huggingface-hub": "1.27.0",
+    "safetensors": "0.8.0",
+    "rich": "13.9.4",
+    "tqdm": "4.67.3",
+}
+
+
+def ranges() -> list[Requirement]:
+    extras = [line for lines in PROJECT["optional-dependencies"].values() for line in lines]
+    return [Requirement(line) for line in [*PROJECT["dependencies"], *extras]]
+
+
+def environment(system: str, processor: str, python: str) -> dict[str, str]:
+    names = {"linux": ("posix", "Linux"), "darwin": ("posix", "Darwin"), "win32": ("nt", "Windows")}
+    os_name, platform_system = names[system]
+    return {
+        **default_environment(),
+        "sys_platform": system,
+        "os_name": os_name,
+        "platform_system": platform_system,
+        "platform_machine": processor,
+        "python_version": python,
+        "python_full_version": f"{python}.9",
+        "extra": "",
+    }
+
+
+SYSTEMS = [("linux", "x86_64"), ("linux", "aarch64"), ("darwin", "arm64"), ("win32", "AMD64")]
+
+
+def test_every_line_of_the_lock_is_one_exact_version() -> None:
+    for requirement in LOCK:
+        assert re.fullmatch(r"==[\w.+!]+", str(requirement.specifier)), requirement
+        assert requirement.url is None
+
+
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: "-".join(system))
+def test_no_package_is_locked_twice_on_any_system(system: tuple[str, str], python: str) -> None:
+    here = environment(*system, python)
+    names = [
+        canonicalize_name(line.name) for line in LOCK if line.marker is None or line.marker.evaluate(here)
+    ]
+    assert sorted(names) == sorted(set(names))
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: "-".join(system))
+def test_everything_asked_for_is_locked_within_its_range(system: tuple[str, str]) -> None:
+    here = environment(*system, "3.13")
+    locked = {
+        canonicalize_name(line.name): next(iter(line.specifier)).version
+        for line in LOCK
+        if line.marker is None or line.marker.evaluate(here)
+    }
+    for wanted in ranges():
+        if wanted.marker is None or wanted.marker.evaluate(here):
+            version = locked.get(canonicalize_name(wanted.name))
+            assert version is not None, f"{wanted.name} is not in requirements.txt"
+            assert version in wanted.specifier, f"{wanted} does not allow the locked {version}"
+
+
+def test_xformers_is_asked_for_only_where_it_has_wheels() -> None:
+    line = next(line for line in LOCK if line.name == "xformers")
+    where = [system for system in SYSTEMS if line.marker.evaluate(environment(*system, "3.13"))]
+    assert where == [("linux", "x86_64"), ("win32", "AMD64")]
+
+
+def test_torch_is_pinned_and_its_cuda_libraries_are_left_to_it() -> None:
+    names = [line.name for line in LOCK]
+    assert str(next(line for line in LOCK if line.name == "torch")) == "torch==2.13.0"
+    assert not [name for name in names if name.startswith(("nvidia-", "cuda-")) or name == "triton"]
+
+
+def test_the_ranges_accept_every_package_that_colab_ships() -> None:
+    checked = 0
+    for wanted in ranges():
+        version = COLAB.get(canonicalize_name(wanted.name))
+        if version is not None:
+            checked += 1
+            assert version in wanted.specifier, f"{wanted} would move Colab's {version}"
+    assert checked >= 12
+
+
+def test_what_colab_lacks_of_the_library_needs_no_torch() -> None:
+    missing = [
+        Requirement(line).name
+        for line in PROJECT["dependencies"]
+        if canonicalize_name(Requirement(line).name) not in COLAB
+    ]
+    # regex and psutil are in Colab's image too; jaxtyping is pure Python: a lesson's first cell installs it.
+    assert sorted(missing) == ["jaxtyping", "psutil", "regex"]
