@@ -32,9 +32,6 @@ def say(text: str) -> None:
     print(f"[course] {text}", flush=True)
 
 
-# --- running other programs -------------------------------------------------------------------------------
-
-
 def clean_environment() -> dict[str, str]:
     """The caller's environment without paths to other Pythons' packages, and with UTF-8 everywhere."""
     env = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
@@ -87,8 +84,6 @@ def ask(argv: list[str]) -> str | None:
     return done.stdout.decode("utf-8", "replace").strip()
 
 
-# --- finding a Python -------------------------------------------------------------------------------------
-
 # `venv` and `ensurepip` are separate packages on Debian: a Python without them cannot make an environment.
 PROBE = "import sys, venv, ensurepip; print(*sys.version_info[:3]); print(sys.maxsize > 2**32)"
 
@@ -133,9 +128,6 @@ def find_python(candidates: list[list[str]] | None = None) -> tuple[list[str], t
         f"The course needs a 64-bit Python 3.11, 3.12 or 3.13 with `venv`; this one is {running}, and no "
         f"other was found. Install one and run the same command again:\n    {remedy}"
     )
-
-
-# --- the environment --------------------------------------------------------------------------------------
 
 
 def venv_python(venv: Path) -> Path:
@@ -258,9 +250,6 @@ def ensure_environment(asked: dict[str, bool], *, fresh: bool = False, dry_run: 
                 "run the same command again."
             )
     write_stamp(VENV, flags, finished=wanted)
-
-
-# --- the commands -----------------------------------------------------------------------------------------
 
 
 COMMANDS = {  # name -> (what it does, what .venv's Python then runs)
