@@ -68,6 +68,10 @@ class AttentionBias:
     per_head: bool = False
     """Whether entries differ between heads."""
 
+    def __repr__(self) -> str:
+        # Reasons and errors quote a bias, so its default name must not hold an address.
+        return f"{type(self).__name__}()"
+
     def tile(self, queries: range, keys: range, grid: Grid) -> Float[Tensor, "..."]:
         """The entries of these rows and columns: float, broadcastable to [batch, num_heads, rows, columns]."""
         raise NotImplementedError(f"{type(self).__name__} must define tile(queries, keys, grid)")
@@ -197,7 +201,9 @@ class Band(AttentionBias):
             allowed = allowed.tril_(shift + self.right)
         if self.left is not None:
             allowed = allowed.triu_(shift - self.left)
-        return torch.zeros(allowed.shape, dtype=grid.dtype, device=grid.device).masked_fill_(~allowed, NEG_INF)
+        return torch.zeros(allowed.shape, dtype=grid.dtype, device=grid.device).masked_fill_(
+            ~allowed, NEG_INF
+        )
 
     def visible_keys(self, queries: range, grid: Grid) -> range:
         offset = self.offset(grid)

@@ -72,7 +72,9 @@ class Call:
 def _check_tensors(query: Any, key: Any, value: Any) -> None:
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         if not isinstance(tensor, Tensor):
-            raise TypeError(f"{name}: expected a tensor [batch, sequence, heads, head_dim], got {type(tensor).__name__}.")
+            raise TypeError(
+                f"{name}: expected a tensor [batch, sequence, heads, head_dim], got {type(tensor).__name__}."
+            )
         if tensor.dim() != 4:
             hint = (
                 "xFormers' 5-D grouped layout becomes 4-D by flatten(2, 3), with unrepeated key and value heads."
@@ -128,7 +130,9 @@ def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
             "[batch, sequence, heads, head_dim]: a transposed input has its heads here."
         )
     if k_shape[2] != v_shape[2]:
-        raise ValueError(f"value: expected {k_shape[2]} heads as in key, got {v_shape[2]} (shape {list(v_shape)}).")
+        raise ValueError(
+            f"value: expected {k_shape[2]} heads as in key, got {v_shape[2]} (shape {list(v_shape)})."
+        )
     if k_shape[3] != head_dim:
         raise ValueError(
             f"key: expected head_dim {head_dim} as in query, got {k_shape[3]} (shape {list(k_shape)}). Only value may "
@@ -178,7 +182,11 @@ def innermost_blocks(bias: AttentionBias | None, grid: Grid) -> list[Block]:
         for inner in innermost_blocks(part.bias, inner_grid):
             rows = range(inner.queries.start + first_row, inner.queries.stop + first_row)
             keys = inner.keys
-            keys = range(keys.start + first_key, keys.stop + first_key) if isinstance(keys, range) else keys + first_key
+            keys = (
+                range(keys.start + first_key, keys.stop + first_key)
+                if isinstance(keys, range)
+                else keys + first_key
+            )
             found.append(Block(rows, keys, inner.bias))
     return found
 

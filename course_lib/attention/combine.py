@@ -55,13 +55,17 @@ class Sum(AttentionBias):
     def tile(self, queries: range, keys: range, grid: Grid) -> Tensor:
         needed = [t for t in self.terms if not t.is_zero(queries, keys, grid)]
         total = torch.zeros(1, 1, len(queries), len(keys), dtype=grid.dtype, device=grid.device)
+        # -inf of one term hides, whatever another holds there: NaN and inf would survive an addition.
+        hidden: list[Tensor] = []
+        scoring = sum(term.adds_scores for term in needed)
         for term in needed:
+            tile = term.tile(queries, keys, grid)
             if term.adds_scores:
-                total = total + term.tile(queries, keys, grid)
-        # Masks come last, and overwrite: a NaN among the scores of a hidden key stays hidden.
-        for term in needed:
-            if not term.adds_scores:
-                total = total.masked_fill(term.tile(queries, keys, grid) == NEG_INF, NEG_INF)
+                total = total + tile
+            if scoring > 1 or not term.adds_scores:
+                hidden.append(tile.detach() == NEG_INF)
+        for mask in hidden:
+            total = total.masked_fill(mask, NEG_INF)
         return total
 
     def visible_keys(self, queries: range, grid: Grid) -> range:

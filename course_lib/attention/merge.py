@@ -12,13 +12,14 @@ from .bias import NEG_INF
 
 
 def merge_attentions(
-    outs: Sequence[Float[Tensor, "batch q_len heads value_dim"]], lses: Sequence[Float[Tensor, "batch heads q_len"]]
+    outs: Sequence[Float[Tensor, "batch q_len heads value_dim"]],
+    lses: Sequence[Float[Tensor, "batch heads q_len"]],
 ) -> tuple[Float[Tensor, "batch q_len heads value_dim"], Float[Tensor, "batch heads q_len"]]:
     """Attention over all keys, from attention over several disjoint parts of them.
 
     ``outs`` [batch, q_len, heads, value_dim] and ``lses`` [batch, heads, q_len] are what
     ``attention(…, return_lse=True)`` gave for each part, with the same queries. Each part counts by
-    ``exp(its lse - the whole lse)``. A row that saw nothing in any part is zero, with an lse of -inf. Gradients
+    ``exp(its lse - the whole lse)``: the softmax of the lses. A row that saw nothing in any part is zero, with an lse of -inf. Gradients
     flow into both. Raises ValueError if the parts do not fit together.
 
     Source: the split of the softmax in FlashAttention (Dao et al. 2022), section 3.1.
@@ -41,12 +42,15 @@ def merge_attentions(
                 f"{list(lse.shape)}."
             )
     stacked = torch.stack(lses)
-    top = stacked.detach().amax(0)
-    blind = top == NEG_INF
+    blind = (stacked.detach() == NEG_INF).all(0)
     # A row that saw nothing anywhere: any finite numbers do, its output is zeroed.
     safe = stacked.masked_fill(blind, 0)
     lse = safe.logsumexp(0)
-    shares = (safe - lse).exp().masked_fill(blind, 0)
-    total = sum(out.to(shares.dtype) * share.transpose(1, 2)[..., None] for out, share in zip(outs, shares, strict=True))
+    # The softmax and not exp(safe - lse): shares must sum to 1 even where an lse of 20,000 rounds to 0.002.
+    shares = safe.softmax(0).masked_fill(blind, 0)
+    total = sum(
+        out.to(shares.dtype) * share.transpose(1, 2)[..., None]
+        for out, share in zip(outs, shares, strict=True)
+    )
     assert isinstance(total, Tensor)
     return total.to(outs[0].dtype), lse.masked_fill(blind, NEG_INF)

@@ -47,7 +47,7 @@ def reference_attention(
         added = added.reshape((1,) * (4 - added.dim()) + added.shape)
         added = added.unflatten(1, (num_kv_heads, groups) if added.shape[1] > 1 else (1, 1))
         hidden = added == NEG_INF
-        if finite(key, value):
+        if finite(query, key, value):
             scores = (q @ k.mT).add_(added)
             blind = hidden.all(-1, keepdim=True)
             # A row that sees nothing: give it any finite scores, and zero its output afterwards.

@@ -17,7 +17,9 @@ def as_lengths(name: str, lengths: Any) -> tuple[int, ...]:
     """Lengths as a tuple of ints. Raises ValueError or TypeError that names ``name`` for anything else."""
     if isinstance(lengths, Tensor):
         if lengths.dim() != 1:
-            raise ValueError(f"{name}: expected one dimension, a length a segment, got shape {list(lengths.shape)}.")
+            raise ValueError(
+                f"{name}: expected one dimension, a length a segment, got shape {list(lengths.shape)}."
+            )
         lengths = lengths.tolist()
     if isinstance(lengths, (str, bytes, int)) or not hasattr(lengths, "__iter__"):
         raise TypeError(
@@ -95,7 +97,9 @@ class Segments(AttentionBias):
         for keys in self._key_runs:
             last = (keys.stop if isinstance(keys, range) else int(keys.max()) + 1) if len(keys) else 0
             if last > grid.k_len:
-                raise ValueError(f"k_lengths: a segment's keys reach key {last - 1}, but only {grid.k_len} keys came.")
+                raise ValueError(
+                    f"k_lengths: a segment's keys reach key {last - 1}, but only {grid.k_len} keys came."
+                )
         if self.inner is not None:
             for i, (q_len, k_len) in enumerate(zip(self.q_lengths, self.k_lengths, strict=True)):
                 if q_len and k_len:
@@ -170,7 +174,11 @@ class Segments(AttentionBias):
 
     def is_zero(self, queries: range, keys: range, grid: Grid) -> bool:
         touched = self._overlapping(queries, grid)
-        if len(touched) != 1 or len(touched[0][0]) != len(queries) or not isinstance(touched[0][1].keys, range):
+        if (
+            len(touched) != 1
+            or len(touched[0][0]) != len(queries)
+            or not isinstance(touched[0][1].keys, range)
+        ):
             return False
         block = touched[0][1]
         run = block.keys

@@ -102,6 +102,11 @@ class Dense(AttentionBias):
         return f"dense bias {list(self._source.shape)} {str(self._source.dtype).removeprefix('torch.')}"
 
     def check(self, grid: Grid) -> None:
+        if self.tensor.device != grid.device:
+            raise ValueError(
+                f"bias: expected the device of query, {grid.device}, got a tensor on {self.tensor.device}. Move it "
+                "with bias.to(query.device)."
+            )
         full = (grid.batch, grid.num_heads, grid.q_len, grid.k_len)
         exact = self._source.dim() == 2
         fits = all(

@@ -4,11 +4,14 @@ The softmax of a row needs the row's maximum and sum, which seem to need the who
 Gimelshein 2018, "Online normalizer calculation for softmax"): keep the maximum ``m`` and the sum ``l`` of what
 has been seen, and when a new tile brings a larger maximum, scale what is there by ``exp(m_old - m_new)``. Rabe and
 Staats 2021 and FlashAttention (Dao et al. 2022) build attention on it. The backward stores no scores either: from
-the log-sum-exp of each row it makes every tile of weights again,
+the two numbers of each row it makes every tile of weights again,
 
-    P  = exp(scale * Q Kᵀ + bias - lse)          dV = Pᵀ dO
+    P  = exp(scale * Q Kᵀ + bias - m) / l        dV = Pᵀ dO
     dS = P * (dO Vᵀ - delta + dlse)              delta = rowsum(dO * O)
     dQ = scale * dS K      dK = scale * dSᵀ Q    dbias = dS
+
+(``m`` and ``l`` are kept apart because their sum ``lse = m + log l`` forgets ``l`` where ``m`` is -1e9, as in rows
+of masks that are meant to hide everything.)
 
 Tiles in which nothing is visible are never touched, and a bias that is zero in a tile is never made there.
 """
@@ -57,14 +60,18 @@ class _TiledAttention(torch.autograd.Function):
     def forward(ctx, bias, scale, query, key, value, *learnable):
         batch, q_len, num_heads, _ = query.shape
         dtype = accumulation_dtype(query.dtype)
-        problem = _Problem.of(query, key, bias, scale, hides=bias is not None and not finite(key, value, query))
+        problem = _Problem.of(
+            query, key, bias, scale, hides=bias is not None and not finite(query, key, value)
+        )
         out = query.new_empty(batch, q_len, num_heads, value.shape[-1])
-        lse = query.new_empty(batch, num_heads, q_len, dtype=dtype)
+        top = query.new_empty(batch, num_heads, q_len, dtype=dtype)
+        total = torch.empty_like(top)
         blocks = innermost_blocks(bias, problem.grid)
         if sum(len(block.queries) for block in blocks) < q_len:
             # Rows outside of all blocks see nothing.
             out.zero_()
-            lse.fill_(NEG_INF)
+            top.fill_(NEG_INF)
+            total.fill_(1)
         for block in blocks:
             rows, keys = block.queries, block.keys
             _forward_block(
@@ -73,25 +80,30 @@ class _TiledAttention(torch.autograd.Function):
                 take_keys(key, keys),
                 take_keys(value, keys),
                 out[:, rows.start : rows.stop],
-                lse[:, :, rows.start : rows.stop],
+                top[:, :, rows.start : rows.stop],
+                total[:, :, rows.start : rows.stop],
             )
         ctx.problem = problem
-        ctx.save_for_backward(query, key, value, out, lse, *learnable)
-        return out, lse
+        ctx.save_for_backward(query, key, value, out, top, total, *learnable)
+        return out, total.log().add_(top)
 
     @staticmethod
     def backward(ctx, grad_out, grad_lse):
-        return (None, None, *_TiledBackward.apply(ctx.problem, grad_out, grad_lse, *ctx.saved_tensors))
+        with torch.autocast(grad_out.device.type, enabled=False):
+            return (None, None, *_TiledBackward.apply(ctx.problem, grad_out, grad_lse, *ctx.saved_tensors))
 
 
 class _TiledBackward(torch.autograd.Function):
     """A function of its own, so that differentiating it once more meets a sentence and not a wrong zero."""
 
     @staticmethod
-    def forward(ctx, problem, grad_out, grad_lse, query, key, value, out, lse, *learnable):
-        dtype = lse.dtype
+    def forward(ctx, problem, grad_out, grad_lse, query, key, value, out, top, total, *learnable):
+        dtype = top.dtype
         # Half gradients are summed over many tiles, so they are summed in single precision.
-        grads = [torch.zeros(t.shape, dtype=accumulation_dtype(t.dtype), device=t.device) for t in (query, key, value)]
+        grads = [
+            torch.zeros(t.shape, dtype=accumulation_dtype(t.dtype), device=t.device)
+            for t in (query, key, value)
+        ]
         grad_learnable = [torch.zeros_like(t, dtype=dtype) for t in learnable]
         # A block may hold the same tensors in another order, so they are found again by who they are.
         held = () if problem.bias is None else problem.bias.learnable()
@@ -109,7 +121,8 @@ class _TiledBackward(torch.autograd.Function):
                 take_keys(key, keys),
                 take_keys(value, keys),
                 out[:, at],
-                lse[:, :, at],
+                top[:, :, at],
+                total[:, :, at],
                 grad_out[:, at],
                 None if grad_lse is None else grad_lse[:, :, at],
                 grads[0][:, at],
@@ -144,7 +157,9 @@ class _Problem:
     """Some key, value or query is NaN or inf, and the mask must keep it from those that may not see it."""
 
     @classmethod
-    def of(cls, query: Tensor, key: Tensor, bias: AttentionBias | None, scale: float, *, hides: bool) -> _Problem:
+    def of(
+        cls, query: Tensor, key: Tensor, bias: AttentionBias | None, scale: float, *, hides: bool
+    ) -> _Problem:
         batch, q_len, num_heads, _ = query.shape
         grid = Grid(batch, num_heads, q_len, key.shape[1], accumulation_dtype(query.dtype), query.device)
         return cls(grid, bias, scale, num_heads // key.shape[2], hides)
@@ -160,7 +175,9 @@ class _Problem:
         side = int((SCORES_PER_TILE / per_row) ** 0.5)
         side = min(max(side // 64 * 64, SHORTEST_TILE), LONGEST_TILE)
         rows = min(side, max(grid.q_len, 1))
-        columns = min(max(SCORES_PER_TILE // (per_row * rows) // 64 * 64, side), 2 * LONGEST_TILE, max(grid.k_len, 1))
+        columns = min(
+            max(SCORES_PER_TILE // (per_row * rows) // 64 * 64, side), 2 * LONGEST_TILE, max(grid.k_len, 1)
+        )
         together = max(1, SCORES_PER_TILE // (per_row * rows * columns))
         runs = [range(b, min(b + together, grid.batch)) for b in range(0, grid.batch, together)]
         return runs, rows, columns
@@ -185,11 +202,15 @@ class _Problem:
 
 def _tiles(positions: range, size: int) -> Iterator[range]:
     """Runs of at most ``size`` positions, on a raster counted from 0."""
+    if not positions:
+        return
     for start in range(positions.start // size * size, positions.stop, size):
         yield range(max(start, positions.start), min(start + size, positions.stop))
 
 
-def _heads_first(tensor: Tensor, sequences: range, positions: range, groups: int, dtype: torch.dtype) -> Tensor:
+def _heads_first(
+    tensor: Tensor, sequences: range, positions: range, groups: int, dtype: torch.dtype
+) -> Tensor:
     """[run * kv heads, groups * positions, head_dim] of a [batch, length, heads, head_dim]: what bmm multiplies.
 
     A view where it can be one (a run of one sequence, no groups, the right dtype).
@@ -207,7 +228,9 @@ def _rows(tensor: Tensor, sequences: range, queries: range, groups: int) -> Tens
     return part.reshape(run * (heads // groups), groups * length, 1)
 
 
-def _put(into: Tensor, sequences: range, positions: range, groups: int, part: Tensor, add: bool = False) -> None:
+def _put(
+    into: Tensor, sequences: range, positions: range, groups: int, part: Tensor, add: bool = False
+) -> None:
     """The inverse of ``_heads_first``: write (or add) a tile back into [batch, length, heads, dim]."""
     to = into[sequences.start : sequences.stop, positions.start : positions.stop]
     run, length, heads, dim = to.shape
@@ -219,7 +242,9 @@ def _put(into: Tensor, sequences: range, positions: range, groups: int, part: Te
         to.copy_(part)
 
 
-def _add_bias(problem: _Problem, scores: Tensor, run: range, queries: range, keys: range, kv_heads: int) -> Tensor | None:
+def _add_bias(
+    problem: _Problem, scores: Tensor, run: range, queries: range, keys: range, kv_heads: int
+) -> Tensor | None:
     """Add the bias to a tile of scores in place. Where a hidden NaN would survive an addition, overwrite instead,
     and return which scores are seen."""
     tile = problem.bias_tile(run, queries, keys, kv_heads)
@@ -233,8 +258,9 @@ def _add_bias(problem: _Problem, scores: Tensor, run: range, queries: range, key
 
 
 def _forward_block(
-    problem: _Problem, query: Tensor, key: Tensor, value: Tensor, out: Tensor, lse: Tensor
+    problem: _Problem, query: Tensor, key: Tensor, value: Tensor, out: Tensor, tops: Tensor, totals: Tensor
 ) -> None:
+    """Writes the output, and of each row the largest score and the sum of exp(score - largest)."""
     groups, dtype = problem.groups, problem.grid.dtype
     kv_heads = key.shape[2]
     runs, row_count, column_count = problem.units()
@@ -248,7 +274,11 @@ def _forward_block(
             for keys in _tiles(problem.visible(queries), column_count):
                 scores = torch.bmm(q, _heads_first(key, run, keys, 1, dtype).mT)
                 v = _heads_first(value, run, keys, 1, dtype)
-                seen = _add_bias(problem, scores, run, queries, keys, kv_heads) if problem.masked(queries, keys) else None
+                seen = (
+                    _add_bias(problem, scores, run, queries, keys, kv_heads)
+                    if problem.masked(queries, keys)
+                    else None
+                )
                 new_top = torch.maximum(top, scores.amax(-1, keepdim=True))
                 # A row that has seen nothing yet has the maximum -inf, and -inf - -inf is NaN: subtract 0 there.
                 shift = new_top.masked_fill(new_top == NEG_INF, 0)
@@ -263,8 +293,10 @@ def _forward_block(
                 top = new_top
             total.masked_fill_(top == NEG_INF, 1)
             _put(out, run, queries, groups, acc.div_(total).add_(seen_extremes))
-            row_lse = total.log_().add_(top).view(len(run), -1, len(queries))
-            lse[run.start : run.stop, :, queries.start : queries.stop] = row_lse
+            for of_rows, part in ((tops, top), (totals, total)):
+                of_rows[run.start : run.stop, :, queries.start : queries.stop] = part.view(
+                    len(run), -1, len(queries)
+                )
 
 
 def _backward_block(
@@ -273,7 +305,8 @@ def _backward_block(
     key: Tensor,
     value: Tensor,
     out: Tensor,
-    lse: Tensor,
+    tops: Tensor,
+    totals: Tensor,
     grad_out: Tensor,
     grad_lse: Tensor | None,
     grad_query: Tensor,
@@ -293,16 +326,23 @@ def _backward_block(
             delta = (do * _heads_first(out, run, queries, groups, dtype)).sum(-1, keepdim=True)
             if grad_lse is not None:
                 delta -= _rows(grad_lse, run, queries, groups)
-            row_lse = _rows(lse, run, queries, groups)
+            # Every use of the weights is linear in them, so a row's 1/l goes to its output gradient once.
+            total = _rows(totals, run, queries, groups)
+            do, delta = do / total, delta / total
             # A row that sees nothing has weights exp(-inf - inf) = 0, not exp(-inf - -inf) = NaN.
-            row_lse = row_lse.masked_fill(row_lse == NEG_INF, -NEG_INF)
+            top = _rows(tops, run, queries, groups)
+            top = top.masked_fill(top == NEG_INF, -NEG_INF)
             clean_q, dq = clean(q), torch.zeros_like(q)
             for keys in _tiles(problem.visible(queries), column_count):
                 k = _heads_first(key, run, keys, 1, dtype)
                 v = clean(_heads_first(value, run, keys, 1, dtype))
                 scores = torch.bmm(q, k.mT)
-                seen = _add_bias(problem, scores, run, queries, keys, kv_heads) if problem.masked(queries, keys) else None
-                weights = scores.sub_(row_lse).exp_()
+                seen = (
+                    _add_bias(problem, scores, run, queries, keys, kv_heads)
+                    if problem.masked(queries, keys)
+                    else None
+                )
+                weights = scores.sub_(top).exp_()
                 if seen is not None:
                     weights.masked_fill_(~seen, 0)
                 _put(grad_value, run, keys, 1, torch.bmm(weights.mT, do), add=True)
@@ -317,7 +357,13 @@ def _backward_block(
 
 
 def _add_bias_gradient(
-    problem: _Problem, grad_scores: Tensor, run: range, queries: range, keys: range, kv_heads: int, into: list[Tensor]
+    problem: _Problem,
+    grad_scores: Tensor,
+    run: range,
+    queries: range,
+    keys: range,
+    kv_heads: int,
+    into: list[Tensor],
 ) -> None:
     assert problem.bias is not None
     grid = problem.grid

@@ -18,6 +18,10 @@ from .call import Call, innermost_blocks, take_keys
 from .reference import finite
 
 
+LARGEST_ROW_BIAS = 1000.0
+"""Up to here a float32 log-sum-exp still holds the sum of a row's weights to four digits."""
+
+
 @dataclass(frozen=True)
 class _Piece:
     """A part of the call that is one kernel launch: these queries see these keys, all of them, or causally from
@@ -61,10 +65,25 @@ def why_not(call: Call) -> str | None:
     pieces = _pieces(call)
     if isinstance(pieces, str):
         return pieces
-    if device == "cpu" and any(p.causal or p.mask is not None for p in pieces):
-        if not finite(call.key, call.value, *((call.query,) if call.training else ())):
-            return "an input holds NaN or inf, which PyTorch's kernel would let through the mask"
+    if device == "cpu":
+        if any(p.causal or p.mask is not None for p in pieces):
+            # Without a mask every query sees every key, and a non-finite one may well reach them all.
+            if not finite(call.query, call.key, call.value):
+                return "an input holds NaN or inf, which PyTorch's kernel would let through the mask"
+        if call.training and any(_has_extreme_rows(p) for p in pieces):
+            return (
+                f"the bias has rows whose largest entry is beyond {LARGEST_ROW_BIAS:.0f}: PyTorch's backward keeps one "
+                "number a row, the log-sum-exp, and loses the softmax's sum in it"
+            )
     return None
+
+
+def _has_extreme_rows(piece: _Piece) -> bool:
+    held = None if piece.mask is None or piece.grid is None else piece.mask.stored(piece.grid)
+    if held is None or not held.is_floating_point() or not held.numel():
+        return False
+    largest = held.detach().amax(-1).abs()
+    return bool(((largest > LARGEST_ROW_BIAS) & largest.isfinite()).any())
 
 
 def run(call: Call) -> tuple[Tensor, Tensor | None]:
@@ -73,7 +92,7 @@ def run(call: Call) -> tuple[Tensor, Tensor | None]:
     assert not isinstance(pieces, str), pieces
     if call.query.device.type == "cpu":
         out, lse = _apply_on_cpu(call, pieces)
-        return out, lse if call.return_lse else None
+        return out, _with_blind_rows(lse, pieces) if call.return_lse else None
     return _run_public(call, pieces), None
 
 
@@ -99,23 +118,33 @@ def _piece(block: Block, grid: Grid, dtype: torch.dtype, inputs: int) -> _Piece 
     if bias is None or bias.is_zero(rows, columns, grid):
         return _Piece(block.queries, block.keys)
     band = bias.as_band(grid)
-    if band is not None and band.right == 0 and (band.left is None or band.left >= grid.k_len - 1):
+    if band is not None and band.right == 0:
         # Row i stands on key i + offset. Rows before key 0 see nothing, the others form a top-left corner.
         offset = band.offset(grid)
-        if offset <= 0:
+        if offset <= 0 and (band.left is None or band.left >= grid.q_len - 1 + offset):
             first = min(-offset, grid.q_len)
             queries = range(block.queries.start + first, block.queries.stop)
             return _Piece(queries, block.keys, causal=True) if queries else None
     held = bias.stored(grid)
-    if held is not None and held.dtype == dtype and not bias.learnable():
+    if bias.adds_scores and grid.dtype != dtype and (held is None or held.dtype != dtype):
+        return f"PyTorch's kernel would round the scores of {bias!r} to {str(dtype).removeprefix('torch.')}"
+    if held is not None and held.dtype == dtype:
         return _Piece(block.queries, block.keys, mask=bias, grid=grid)
     size = (bias.batch_size or 1) * (grid.num_heads if bias.per_head else 1)
     size *= held.shape[-2] * held.shape[-1] if held is not None else grid.q_len * grid.k_len
     if size <= inputs:
         return _Piece(block.queries, block.keys, mask=bias, grid=grid)
-    return (
-        f"PyTorch's kernel would need {bias!r} as a mask of {grid.q_len} x {grid.k_len} numbers, which is O(n²) memory"
-    )
+    return f"PyTorch's kernel would need {bias!r} as a mask of {grid.q_len} x {grid.k_len} numbers, which is O(n²) memory"
+
+
+def _with_blind_rows(lse: Tensor, pieces: list[_Piece]) -> Tensor:
+    """The kernel says 0 for a row that sees nothing, where the log of an empty sum is -inf."""
+    for piece in pieces:
+        mask = piece.mask_tensor(lse.dtype)
+        if mask is not None:
+            rows = slice(piece.queries.start, piece.queries.stop)
+            lse[:, :, rows] = lse[:, :, rows].masked_fill((mask == NEG_INF).all(-1), NEG_INF)
+    return lse
 
 
 @torch.compiler.disable
@@ -132,6 +161,8 @@ class _FlashOnCPU(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, pieces, masks, scale, query, key, value):
+        # The kernel reads head_dim as if its stride were 1, whatever it is.
+        query, key, value = (t if t.stride(-1) == 1 else t.contiguous() for t in (query, key, value))
         batch, q_len, num_heads, _ = query.shape
         covered = sum(len(p.queries) for p in pieces) == q_len
         out = query.new_empty(query.shape) if covered else query.new_zeros(query.shape)
@@ -149,6 +180,11 @@ class _FlashOnCPU(torch.autograd.Function):
                     attn_mask=_of_heads(mask, heads),
                     scale=scale,
                 )
+                if mask is None:
+                    lost = _rows_lost_to_nan(query[:, rows, heads], k, part, part_lse)
+                    if lost is not None:
+                        part = part.masked_fill(lost[..., None], float("nan"))
+                        part_lse = part_lse.masked_fill(lost, float("nan"))
                 out[:, rows, heads] = part.transpose(1, 2)
                 lse[:, heads, rows] = part_lse
         ctx.pieces, ctx.masks, ctx.scale = pieces, masks, scale
@@ -165,6 +201,7 @@ class _FlashOnCPU(torch.autograd.Function):
 class _FlashOnCPUBackward(torch.autograd.Function):
     @staticmethod
     def forward(ctx, pieces, masks, scale, grad_out, query, key, value, out, lse):
+        grad_out = grad_out if grad_out.stride(-1) == 1 else grad_out.contiguous()
         num_heads, num_kv_heads = query.shape[2], key.shape[2]
         grad_query, grad_key, grad_value = (torch.zeros_like(t) for t in (query, key, value))
         for piece, mask in zip(pieces, masks, strict=True):
@@ -194,6 +231,20 @@ class _FlashOnCPUBackward(torch.autograd.Function):
             "PyTorch's fused attention has a first derivative only. For a second derivative (a gradient penalty, a "
             "Hessian) pass backend='reference', which takes O(n²) memory."
         )
+
+
+def _rows_lost_to_nan(query: Tensor, key: Tensor, out: Tensor, lse: Tensor) -> Tensor | None:
+    """[batch, heads, q_len]: rows whose scores are all NaN. The kernel takes them for rows that see nothing and
+    gives zeros, and a model that has diverged would look healthy. None if there are none.
+
+    ``query`` [batch, q_len, heads, head_dim]; ``key`` and ``out`` [batch, heads, length, head_dim].
+    """
+    suspect = lse == 0
+    if not suspect.any() or finite(query, key):
+        return None
+    bad_query = ~query.isfinite().all(-1).transpose(1, 2)
+    no_good_key = ~key.isfinite().all(-1).any(-1, keepdim=True)
+    return suspect & (out == 0).all(-1) & (bad_query | no_good_key)
 
 
 def _lse_dtype(dtype: torch.dtype) -> torch.dtype:
@@ -232,5 +283,7 @@ def _run_public(call: Call, pieces: list[_Piece]) -> Tensor:
         ).transpose(1, 2)
         if len(pieces) == 1 and len(piece.queries) == call.query.shape[1]:
             return out
-        outs = outs.index_copy(1, torch.arange(piece.queries.start, piece.queries.stop, device=out.device), out)
+        outs = outs.index_copy(
+            1, torch.arange(piece.queries.start, piece.queries.stop, device=out.device), out
+        )
     return outs

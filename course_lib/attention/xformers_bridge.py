@@ -77,10 +77,14 @@ _INNER = {
     "BlockDiagonalCausalMask": lambda mask: Causal(TOP_LEFT),
     "BlockDiagonalCausalFromBottomRightMask": lambda mask: Causal(BOTTOM_RIGHT),
     "BlockDiagonalCausalLocalAttentionMask": lambda mask: Causal(TOP_LEFT, mask._window_size),
-    "BlockDiagonalCausalLocalAttentionFromBottomRightMask": lambda mask: Causal(BOTTOM_RIGHT, mask._window_size),
+    "BlockDiagonalCausalLocalAttentionFromBottomRightMask": lambda mask: Causal(
+        BOTTOM_RIGHT, mask._window_size
+    ),
     "BlockDiagonalPaddedKeysMask": lambda mask: None,
     "BlockDiagonalCausalWithOffsetPaddedKeysMask": lambda mask: Causal(BOTTOM_RIGHT),
-    "BlockDiagonalLocalAttentionPaddedKeysMask": lambda mask: Band(mask.window_left, mask.window_right, BOTTOM_RIGHT),
+    "BlockDiagonalLocalAttentionPaddedKeysMask": lambda mask: Band(
+        mask.window_left, mask.window_right, BOTTOM_RIGHT
+    ),
     "BlockDiagonalCausalLocalAttentionPaddedKeysMask": lambda mask: Causal(BOTTOM_RIGHT, mask._window_size),
     "BlockDiagonalGappyKeysMask": lambda mask: None,
     "BlockDiagonalCausalWithOffsetGappyKeysMask": lambda mask: Causal(BOTTOM_RIGHT),
@@ -154,7 +158,11 @@ def to_xformers(call: Call) -> Any:
 def _band_to_xformers(masks: Any, band: Band, *, square: bool) -> Any:
     bottom_right = square or band.align == BOTTOM_RIGHT
     if band.left is None and band.right == 0:
-        return masks.LowerTriangularFromBottomRightMask() if bottom_right and not square else masks.LowerTriangularMask()
+        return (
+            masks.LowerTriangularFromBottomRightMask()
+            if bottom_right and not square
+            else masks.LowerTriangularMask()
+        )
     if band.left is not None and band.right == 0 and bottom_right:
         return masks.LowerTriangularFromBottomRightLocalAttentionMask(band.left + 1)
     if band.left is not None and band.right is not None and bottom_right:
@@ -233,7 +241,9 @@ def refusal(capability: tuple[int, int], call: Call) -> str | None:
     if dtype == torch.float64:
         return "xFormers has no float64 kernel"
     if dtype == torch.bfloat16 and capability < (8, 0):
-        return f"a GPU of compute capability {capability[0]}.{capability[1]} has no bfloat16 kernel; use float16"
+        return (
+            f"a GPU of compute capability {capability[0]}.{capability[1]} has no bfloat16 kernel; use float16"
+        )
     if dtype == torch.float32 and flash_only:
         return "xFormers has no float32 kernel for this GPU; use float16 or bfloat16"
     if dtype != torch.float32 and head_dim % 8:
@@ -260,7 +270,9 @@ def refusal(capability: tuple[int, int], call: Call) -> str | None:
 
 def _band_is_dense(band: Band, square: bool) -> bool:
     bottom_right = square or band.align == BOTTOM_RIGHT
-    return not (band.right == 0 and band.left is None) and not (bottom_right and None not in (band.left, band.right))
+    return not (band.right == 0 and band.left is None) and not (
+        bottom_right and None not in (band.left, band.right)
+    )
 
 
 def run(call: Call) -> Tensor:
