@@ -144,7 +144,9 @@ def attention_workspaces(
 
     ``bias`` is ``"causal"``, ``"window"`` (256 keys) or None.
     """
-    fixed = dict(backend=backend, num_heads=num_heads, head_dim=head_dim, bias=bias, dtype=dtype, backward=backward)
+    fixed = dict(
+        backend=backend, num_heads=num_heads, head_dim=head_dim, bias=bias, dtype=dtype, backward=backward
+    )
     return workspaces("course_lib.bench.memory:attention_work", [{"length": n, **fixed} for n in lengths])
 
 
@@ -163,7 +165,9 @@ def attention_work(*, length, backend, num_heads, head_dim, bias, dtype, backwar
     shape = (1, length, num_heads, head_dim)
 
     def inputs(shape):
-        query, key, value = (torch.randn(shape, dtype=getattr(torch, dtype), requires_grad=backward) for _ in range(3))
+        query, key, value = (
+            torch.randn(shape, dtype=getattr(torch, dtype), requires_grad=backward) for _ in range(3)
+        )
         return query, key, value, torch.randn(shape, dtype=query.dtype)
 
     def step(query, key, value, grad_out):
