@@ -106,21 +106,14 @@ class Report:
         ]
 
     def backend_rows(self) -> dict[str, list[tuple[str, str]]]:
-        """A heading for each dtype -> (backend, what can be said of it), the one that serves first."""
-        tables = {}
+        """A heading -> (backend, what can be said of it), the one that serves first; like dtypes together."""
+        alike: dict[tuple[tuple[str, str], ...], list[str]] = {}
         for dtype, answers in self.backends.items():
-            serving = next((name for name, answer in answers.items() if answer == "ok"), None)
-            words = {
-                name: say("doctor.backend.ok") if answer == "ok" else answer
-                for name, answer in answers.items()
-            }
-            if serving:
-                words = {
-                    serving: say("doctor.backend.serves"),
-                    **{n: w for n, w in words.items() if n != serving},
-                }
-            tables[say("doctor.attention", dtype=dtype, device=self.device)] = list(words.items())
-        return tables
+            alike.setdefault(tuple(answers.items()), []).append(dtype)
+        return {
+            say("doctor.attention", dtype=", ".join(dtypes), device=self.device): _served_first(dict(answers))
+            for answers, dtypes in alike.items()
+        }
 
     def advice_lines(self) -> list[str]:
         if not self.advice:
@@ -318,6 +311,15 @@ def _gpu(gpu: machine.Gpu) -> str:
     return ", ".join(parts)
 
 
+def _served_first(answers: dict[str, str]) -> list[tuple[str, str]]:
+    """The first backend that is ok is the one that `auto` takes."""
+    words = {name: say("doctor.backend.ok") if answer == "ok" else answer for name, answer in answers.items()}
+    serving = next((name for name, answer in answers.items() if answer == "ok"), None)
+    if serving is not None:
+        words = {serving: say("doctor.backend.serves"), **{k: v for k, v in words.items() if k != serving}}
+    return list(words.items())
+
+
 def _aligned(rows: Sequence[tuple[str, str]]) -> list[str]:
     if current_language() == "bn":
         return [f"  {label}: {value}" for label, value in rows]
@@ -326,16 +328,16 @@ def _aligned(rows: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _html_table(heading: str, rows: Sequence[tuple[str, str]]) -> str:
-    cell = 'style="text-align:left;vertical-align:top;padding:0.15em 1em 0.15em 0;border:0"'
-    body = "".join(
-        f'<tr style="background:none"><th scope="row" {cell}>{html.escape(label)}</th>'
-        f"<td {cell}>{html.escape(value)}</td></tr>"
-        for label, value in rows
-    )
-    caption = (
-        f'<caption style="text-align:left;font-weight:bold;color:inherit">{html.escape(heading)}</caption>'
-    )
-    return f'<table style="border-collapse:collapse;margin:0.8em 0 0">{caption}<tbody>{body}</tbody></table>'
+    inherit = "color:inherit;font-size:inherit"  # some pages give tables a look of their own
+    cell = "text-align:left;vertical-align:top;padding:0.15em 1em 0.15em 0;border:0"
+    lines = [
+        f'<table style="border-collapse:collapse;margin:0.8em 0 0;{inherit}">',
+        f'<caption style="text-align:left;font-weight:bold;{inherit}">{html.escape(heading)}</caption>',
+    ]
+    for label, value in rows:
+        lines.append(f'<tr style="background:none"><th scope="row" style="{cell};white-space:nowrap">')
+        lines.append(f'{html.escape(label)}</th><td style="{cell}">{html.escape(value)}</td></tr>')
+    return "".join([*lines, "</table>"])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
