@@ -8,6 +8,8 @@ import io
 import linecache
 import random
 import sys
+import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,6 +28,9 @@ def is_untouched(function: Any) -> bool:
 
     Read from the bytecode, so that it also holds where the source is not at hand.
     """
+    if isinstance(function, type):
+        methods = [member for member in vars(function).values() if callable(member)]
+        return bool(methods) and all(is_untouched(method) for method in methods)
     code = getattr(function, "__code__", None)
     if code is None:
         return function is None or function is Ellipsis
@@ -90,16 +95,21 @@ def _modified(function: Callable[..., Any], before: tuple[Any, ...], after: tupl
 
 
 def _line_of(error: BaseException, function: Callable[..., Any]) -> tuple[int, str] | None:
-    """The student's line that raised: the innermost of the function's own file, else outside any library."""
+    """The student's line that raised: the innermost of the function's own file.
+
+    Of endless recursion it is the line that is there most often.
+    """
     own = getattr(getattr(function, "__code__", None), "co_filename", None)
-    found: tuple[str, int] | None = None
-    entry = error.__traceback__
-    while entry is not None:
-        filename = entry.tb_frame.f_code.co_filename
-        if filename == own:
-            found = (filename, entry.tb_lineno)
-        entry = entry.tb_next
-    return _with_text(found)
+    places = [
+        (entry.filename, entry.lineno)
+        for entry in traceback.extract_tb(error.__traceback__)
+        if entry.filename == own and entry.lineno is not None
+    ]
+    if not places:
+        return None
+    if isinstance(error, RecursionError):
+        return _with_text(Counter(places).most_common(1)[0][0])
+    return _with_text(places[-1])
 
 
 def _with_text(place: tuple[str, int] | None) -> tuple[int, str] | None:

@@ -26,8 +26,8 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
-_GRACE_S = 0.15  # after the deadline the trace gets this long to end the call by itself
-_KILL_S = 0.25  # then the worker is sent exceptions for this long, for `except:` around an endless loop
+_GRACE_S = 0.3  # after the deadline the trace gets this long to end the call by itself
+_KILL_S = 0.2  # then the worker is sent exceptions for this long, for `except:` around an endless loop
 _MACHINERY = os.path.dirname(__file__)
 _LIBRARY_FOLDERS = tuple(
     {sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -67,18 +67,20 @@ def call_with_deadline(function: Callable[[], Any], seconds: float) -> Outcome:
     if seconds <= 0:
         raise ValueError(f"seconds: expected a positive number, got {seconds}.")
     results: list[Outcome] = []
+    stopped_at: list[tuple[str, int] | None] = []
     context = contextvars.copy_context()
     until = time.monotonic() + seconds
 
     def trace(frame: FrameType, _event: str, _argument: Any) -> Any:
         if frame.f_code.co_filename == __file__:
             return None
-        if time.monotonic() > until:
+        library = is_library(frame.f_code.co_filename)
+        # Inside a library a little later: there it may hit a destructor, which swallows it and complains.
+        if time.monotonic() > (until + _GRACE_S / 2 if library else until):
+            stopped_at.append(_students_line(frame))
             sys.setprofile(rearm)
             raise TimeIsUp
-        # Every call is seen, also those inside libraries; line by line only the student's own code is
-        # followed.
-        return None if is_library(frame.f_code.co_filename) else trace
+        return None if library else trace  # calls are seen everywhere, lines only in the student's own code
 
     def rearm(frame: FrameType, _event: str, _argument: Any) -> None:
         # Python drops a trace function that has raised. Where the student's `except:` swallowed TimeIsUp, the
@@ -97,36 +99,28 @@ def call_with_deadline(function: Callable[[], Any], seconds: float) -> Outcome:
                 sys.setprofile(previous_profile)
                 sys.settrace(previous)
             results.append(Outcome(value=value))
-        except TimeIsUp as stopped:
-            results.append(Outcome(timed_out=True, frame_line=_deepest_line(stopped)))
+        except TimeIsUp:
+            results.append(Outcome(timed_out=True))
         except BaseException as error:  # a student may also raise SystemExit
             results.append(Outcome(error=error))
 
     worker = threading.Thread(target=work, name="student-function", daemon=True)
     worker.start()
     worker.join(seconds + _GRACE_S)
-    if results:
+    if not results:
+        stopped_at.append(_students_line(sys._current_frames().get(worker.ident or 0)))
+        if _runs_python(worker):
+            # Python 3.11 shows a trace no line of `while True: pass`; one exception from outside ends it.
+            _send_time_is_up(worker)
+            worker.join(0.05)
+            _end_by_force(worker, results)
+    if results and not results[0].timed_out:  # on a busy machine it may have ended while we looked
         return results[0]
-    stuck_at = _current_line(worker)
-    if _runs_python(worker):
-        _interrupt(worker, results)
-        worker.join(0.02)
-    return Outcome(timed_out=True, frame_line=stuck_at)
+    return Outcome(timed_out=True, frame_line=next(filter(None, stopped_at), None))
 
 
-def _deepest_line(error: BaseException) -> tuple[str, int] | None:
-    """File and line of the innermost frame of the student's in the traceback of `error`."""
-    found, entry = None, error.__traceback__
-    while entry is not None:
-        filename = entry.tb_frame.f_code.co_filename
-        if _is_students(filename):
-            found = (filename, entry.tb_lineno)
-        entry = entry.tb_next
-    return found
-
-
-def _current_line(worker: threading.Thread) -> tuple[str, int] | None:
-    frame = sys._current_frames().get(worker.ident or 0)
+def _students_line(frame: FrameType | None) -> tuple[str, int] | None:
+    """File and line of the innermost of the student's frames, from `frame` outwards."""
     while frame is not None and not _is_students(frame.f_code.co_filename):
         frame = frame.f_back
     return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else None
@@ -145,18 +139,21 @@ def _runs_python(worker: threading.Thread) -> bool:
     return len(seen) > 1
 
 
-def _interrupt(worker: threading.Thread, results: list[Outcome]) -> None:
-    """End a loop that swallows every TimeIsUp and calls nothing, by exceptions sent from outside.
+def _end_by_force(worker: threading.Thread, results: list[Outcome]) -> None:
+    """End a loop that swallows every TimeIsUp and calls nothing.
 
-    They come so fast that one falls outside the `try`, in the handler or between two rounds.
+    The exceptions come so fast that one falls outside the `try`, in the handler or between two rounds.
     """
-    kill_until, interval = time.monotonic() + _KILL_S, sys.getswitchinterval()
+    until, interval = time.monotonic() + _KILL_S, sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        while worker.is_alive() and not results and time.monotonic() < kill_until:
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(worker.ident or 0), ctypes.py_object(TimeIsUp)
-            )
+        while worker.is_alive() and not results and time.monotonic() < until:
+            _send_time_is_up(worker)
             time.sleep(0)
     finally:
         sys.setswitchinterval(interval)
+
+
+def _send_time_is_up(worker: threading.Thread) -> None:
+    ident = ctypes.c_ulong(worker.ident or 0)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ident, ctypes.py_object(TimeIsUp))

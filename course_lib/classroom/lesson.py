@@ -151,7 +151,9 @@ class Lesson:
     def solution(self, exercise_id: Any) -> None:
         """Print the source of the solution, named as the stub, ready to be pasted over it."""
         exercise = self._find(exercise_id)
-        if exercise is not None:
+        if exercise is not None and exercise.is_question:
+            print(exercise.solution())
+        elif exercise is not None:
             print(exercise.solution_source(), end="")
 
     def progress(self) -> None:
