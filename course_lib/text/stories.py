@@ -12,17 +12,25 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
-from . import story_plots_home, story_plots_kindness, story_plots_outdoors, story_plots_school
+from . import (
+    story_plots_home,
+    story_plots_journeys,
+    story_plots_kindness,
+    story_plots_outdoors,
+    story_plots_school,
+)
 from .documents import Document
+from .story_cast import Cast
+from .story_people import CHILDREN
 from .story_plot import Plot
 from .story_template import Clause, Telling
-from .story_words import CHILDREN, Cast
 
 PLOTS: tuple[Plot, ...] = (
     *story_plots_kindness.PLOTS,
     *story_plots_outdoors.PLOTS,
     *story_plots_home.PLOTS,
     *story_plots_school.PLOTS,
+    *story_plots_journeys.PLOTS,
 )
 LANGUAGES = ("bn", "en")
 
@@ -53,7 +61,9 @@ def stories(count: int, *, seed: int = 0, language: str = "both") -> Iterator[Do
     """
     for name, value in (("count", count), ("seed", seed)):
         if isinstance(value, bool) or not isinstance(value, int):
-            raise TypeError(f"{name} must be an int, got {type(value).__name__}: write {name}=1000, for example")
+            raise TypeError(
+                f"{name} must be an int, got {type(value).__name__}: write {name}=1000, for example"
+            )
     if count < 0:
         raise ValueError(f"count must be 0 or more, got {count}: ask for how many stories you want")
     if language not in (*LANGUAGES, "both"):
@@ -79,13 +89,12 @@ def sketch(seed: int, index: int) -> Sketch:
     hero, friend = divmod(casting // len(PLOTS), len(CHILDREN) - 1)
     friend += friend >= hero
     cast: Cast = {"hero": CHILDREN[hero], "friend": CHILDREN[friend]}
-    rng = Random(f"story {seed} {index}")  # a str seed is hashed with SHA-512: equal on every Python and platform
+    # A seed of text is hashed with SHA-512: the same on every Python and platform.
+    rng = Random(f"story {seed} {index}")
     for role, source in plot.roles.items():
         cast[role] = source(cast, rng) if callable(source) else rng.choice(source)
     beats = max(plot.shortest, rng.choices(tuple(BEATS_PER_HUNDRED), tuple(BEATS_PER_HUNDRED.values()))[0])
-    wordings = tuple(
-        rng.randrange(len(beat.wordings)) if beat.rank <= beats else None for beat in plot.beats
-    )
+    wordings = tuple(rng.randrange(len(beat.wordings)) if beat.told(beats) else None for beat in plot.beats)
     return Sketch(plot, cast, wordings)
 
 

@@ -34,7 +34,7 @@ PRONOUNS = {
 
 def with_article(phrase: str) -> str:
     """`phrase` after "a" or "an", by its first sound: an umbrella, a uniform, an hour."""
-    vowel = phrase[0] in VOWELS and not phrase.startswith(SAYS_CONSONANT) or phrase.startswith(SAYS_VOWEL)
+    vowel = (phrase[0] in VOWELS and not phrase.startswith(SAYS_CONSONANT)) or phrase.startswith(SAYS_VOWEL)
     return f"an {phrase}" if vowel else f"a {phrase}"
 
 

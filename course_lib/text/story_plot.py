@@ -7,9 +7,10 @@ rely only on beats of a lower rank; it never says "it" of something that a highe
 
 from dataclasses import dataclass
 
-from .story_words import Role
+from .story_cast import Role
 
 Pair = tuple[str, str]
+LONGEST = 12
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,11 @@ class Beat:
 
     rank: int
     wordings: tuple[Pair, ...]
+    until: int
+
+    def told(self, beats: int) -> bool:
+        """Whether a story of `beats` beats tells this one."""
+        return self.rank <= beats <= self.until
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,6 @@ class Plot:
     shortest: int = 2
 
 
-def beat(rank: int, *wordings: Pair) -> Beat:
-    """A beat with its wordings in order of writing."""
-    return Beat(rank, wordings)
+def beat(rank: int, *wordings: Pair, until: int = LONGEST) -> Beat:
+    """A beat with its wordings; after `until`, longer stories leave it out, because they tell the same at length."""
+    return Beat(rank, wordings, until)

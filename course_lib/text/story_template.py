@@ -18,14 +18,16 @@ subject, who may be two people: `[যাওয়া hero+friend past]`. Each su
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 
 from . import story_bangla as bangla
 from . import story_english as english
 from .story_bangla_verbs import NON_FINITE, conjugate, non_finite
-from .story_words import Activity, Cast, Entity, Noun, Number, Person, Place
+from .story_cast import Activity, Cast, Entity, Noun, Number, Person, Place
 
-SLOT = re.compile(r"\{(?P<role>[a-z]+)(?P<noun>\.noun)?(?::(?P<form>[^}]+))?\}|\[(?P<verb>\S+) (?P<subject>\S+) (?P<tense>\S+)\]")
+SLOT = re.compile(
+    r"\{(?P<role>[a-z]+)(?P<noun>\.noun)?(?::(?P<form>[^}]+))?\}"
+    r"|\[(?P<verb>\S+) (?P<subject>\S+) (?P<tense>\S+)\]"
+)
 
 # "…home. the boatman" opens a sentence; "“Are you ill?” the boatman asked" does not.
 AFTER_STOP = re.compile(r"(?<=\. )“?[a-z]")
