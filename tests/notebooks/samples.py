@@ -1,9 +1,9 @@
 """A small lesson that keeps every rule, and ways to break it."""
 
 import base64
-from collections.abc import Callable
 from pathlib import Path
 
+import nbformat
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
@@ -11,11 +11,14 @@ from course_lib.classroom.notebooks.normalise import normalise
 
 NAME = "01_sample.ipynb"
 
+BADGE = "https://colab.research.google.com/assets/colab-badge.svg"
+COLAB = f"https://colab.research.google.com/github/someone/course/blob/main/notebooks/{NAME}"
+
 TITLE = f"""# 01 · A sample
 
 You will see one lesson that keeps every rule.
 
-[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/someone/course/blob/main/notebooks/{NAME})
+[![Open in Colab]({BADGE})]({COLAB})
 
 **You will be able to**
 
@@ -35,9 +38,12 @@ PIXEL = base64.b64decode(
 
 
 def exercise_cells(name: str, function: str, count: int) -> list[NotebookNode]:
-    source = f'def my_{function}(x):\n    """Return x."""\n    ...   # your code\n\nlesson.check_{function}(my_{function})'
+    stub = f'def my_{function}(x):\n    """Return x."""\n    ...   # your code'
+    source = f"{stub}\n\nlesson.check_{function}(my_{function})"
     return [
-        new_markdown_cell(f"### Exercise {name} · give it back · ●○○ · 2 min\n\nThree lines of what and why."),
+        new_markdown_cell(
+            f"### Exercise {name} · give it back · ●○○ · 2 min\n\nThree lines of what and why."
+        ),
         code(source, f"{name} not started.\n", count, tags=["exercise"], exercise=name),
     ]
 
@@ -84,11 +90,6 @@ def bare_notebook(*sources: str, **metadata: object) -> NotebookNode:
 
 
 def write(notebook: NotebookNode, path: Path) -> Path:
-    import nbformat
-
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(nbformat.writes(notebook), encoding="utf-8")
     return path
-
-
-Broken = Callable[[NotebookNode], object]

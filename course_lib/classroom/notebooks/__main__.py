@@ -32,6 +32,7 @@ def parser() -> argparse.ArgumentParser:
     for command in (lessons, refresh, solved, nbval, probe):
         command.add_argument("--cell-timeout", type=int, metavar="SECONDS", help="limit for one cell")
     for command in (nbval, probe):
+        command.add_argument("--junitxml", metavar="PATH", help="also write pytest's results there")
         command.add_argument(
             "--pytest", action="append", default=[], metavar="ARG", help="passed on to pytest; repeatable"
         )
@@ -83,7 +84,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
             run = nbval_run.strict if arguments.command == "nbval" else nbval_run.probe
             try:
-                return run(arguments.names, pytest_arguments=arguments.pytest, **limit)
+                results = [f"--junitxml={arguments.junitxml}"] if arguments.junitxml else []
+                return run(arguments.names, pytest_arguments=[*arguments.pytest, *results], **limit)
             except nbval_run.NothingToCompare as error:
                 print(f"{arguments.command}: {error}", file=sys.stderr)
                 return 2

@@ -17,6 +17,7 @@ import pytest
 from nbval.kernel import RunningKernel
 
 from course_lib.classroom.notebooks import course
+from course_lib.classroom.notebooks.normalise import is_progress_bar
 
 POLL_SECONDS = 1.0
 
@@ -52,8 +53,7 @@ class WatchedKernel(RunningKernel):
                     msg_id, timeout=max(0.0, min(POLL_SECONDS, deadline - time.monotonic()))
                 )
             except Empty:
-                if not self.is_alive():
-                    raise KernelDied from None
+                self._must_be_alive()
                 if time.monotonic() >= deadline:
                     raise
 
@@ -61,9 +61,14 @@ class WatchedKernel(RunningKernel):
         try:
             return super().get_message(stream, timeout=timeout)
         except Empty:
-            if not self.is_alive():
-                raise KernelDied from None
+            self._must_be_alive()
             raise
+
+    def _must_be_alive(self) -> None:
+        if not self.is_alive():
+            self.kc.stop_channels()
+            self._cleanup.close()
+            raise KernelDied from None
 
     def stop(self) -> None:
         try:
@@ -74,6 +79,14 @@ class WatchedKernel(RunningKernel):
 
 def pytest_configure(config: pytest.Config) -> None:
     nbval.plugin.RunningKernel = WatchedKernel
+    compare = nbval.plugin.IPyNbCell.compare_outputs
+
+    def compare_without_progress(
+        cell: Any, test: list[Any], ref: list[Any], skip_compare: Any = None
+    ) -> bool:
+        return compare(cell, [output for output in test if not is_progress_bar(output)], ref, skip_compare)
+
+    nbval.plugin.IPyNbCell.compare_outputs = compare_without_progress  # type: ignore[method-assign]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -84,7 +97,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """
     for notebook in {id(item.parent): item.parent for item in items}.values():
         if isinstance(notebook, nbval.plugin.IPyNbFile):
-            notebook.skip_compare += ("stderr",)
+            notebook.skip_compare += ("stderr",)  # type: ignore[assignment]
 
 
 @pytest.hookimpl(wrapper=True)

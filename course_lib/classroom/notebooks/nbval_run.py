@@ -58,7 +58,7 @@ def _nbval(
     workers = min(len(paths), os.cpu_count() or 1)
     command = [
         *(sys.executable, "-m", "pytest"),
-        *("-c", str(SETTINGS / "nbval.ini"), "--rootdir", str(course.REPOSITORY)),
+        *("-c", str(SETTINGS / "nbval.ini"), "--rootdir", str(_root_of(paths)), "-p", "no:cacheprovider"),
         *("-p", "course_lib.classroom.notebooks.nbval_guard"),
         *("--nbval", "--nbval-current-env", f"--nbval-cell-timeout={cell_timeout:g}"),
         f"--nbval-sanitize-with={SETTINGS / 'sanitise.cfg'}",
@@ -70,6 +70,16 @@ def _nbval(
     # Each worker has a kernel that would otherwise take every core.
     threads = {} if workers == 1 or "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": "1"}
     return subprocess.run(command, env={**os.environ, **threads, **environment}, check=False).returncode
+
+
+def _root_of(paths: Sequence[Path]) -> Path:
+    """A folder that holds every notebook.
+
+    Outside pytest's root the cells of two notebooks have the same names, and xdist runs only one of them.
+    """
+    if all(path.is_relative_to(course.REPOSITORY) for path in paths):
+        return course.REPOSITORY
+    return Path(os.path.commonpath([path.parent for path in paths]))
 
 
 def _must_prove_something(paths: Sequence[Path]) -> None:

@@ -10,6 +10,7 @@ import hashlib
 import re
 import zlib
 from copy import deepcopy
+from typing import Any, cast
 
 import nbformat
 from nbformat import NotebookNode
@@ -39,7 +40,7 @@ def normalise(notebook: NotebookNode) -> NotebookNode:
     """A copy of an executed notebook in its canonical form."""
     notebook = deepcopy(notebook)
     notebook["nbformat"], notebook["nbformat_minor"] = 4, 5
-    notebook["metadata"] = nbformat.from_dict({"kernelspec": KERNELSPEC, "language_info": LANGUAGE_INFO})
+    notebook["metadata"] = _node({"kernelspec": KERNELSPEC, "language_info": LANGUAGE_INFO})
     _number_cells(notebook.cells)
     for index, cell in enumerate(notebook.cells):
         cell["metadata"] = _cell_metadata(cell)
@@ -72,7 +73,13 @@ def strip_png(png: bytes) -> bytes:
         if chunk[4:8] in _PNG_CHUNKS:
             kept.append(chunk)
         position += 12 + length
-    return b"".join(kept)
+    return b"".join(kept) if position == len(png) else png
+
+
+def is_progress_bar(output: NotebookNode) -> bool:
+    """Whether an output is what `tqdm.auto` leaves behind: a bar that stands at what it first showed."""
+    data = output.get("data", {})
+    return bool(set(data) <= {"text/plain", WIDGET_VIEW} and _PROGRESS_BAR.search(data.get("text/plain", "")))
 
 
 def _number_cells(cells: list[NotebookNode]) -> None:
@@ -91,7 +98,7 @@ def _number_cells(cells: list[NotebookNode]) -> None:
 
 def _cell_metadata(cell: NotebookNode) -> NotebookNode:
     kept = {key: cell.metadata[key] for key in CELL_METADATA if cell.metadata.get(key)}
-    return nbformat.from_dict(kept)
+    return _node(kept)
 
 
 def _output(output: NotebookNode) -> NotebookNode | None:
@@ -104,6 +111,8 @@ def _output(output: NotebookNode) -> NotebookNode | None:
     if "data" in output:
         # The view points at a model in a kernel that is gone; the static picture beside it is what can be
         # stored.
+        if is_progress_bar(output):
+            return None
         output.data.pop(WIDGET_VIEW, None)
         if not output.data:
             return None
@@ -140,9 +149,13 @@ def _output_metadata(output: NotebookNode) -> NotebookNode:
         for kind, details in output.get("metadata", {}).items()
         if kind in output.data and isinstance(details, dict)
     }
-    return nbformat.from_dict({kind: details for kind, details in kept.items() if details})
+    return _node({kind: details for kind, details in kept.items() if details})
+
+
+def _node(content: dict[str, Any]) -> NotebookNode:
+    return cast(NotebookNode, nbformat.from_dict(content))
 
 
 def _describe(output: NotebookNode, kind: str, caption: str | None) -> None:
     if caption:
-        output.metadata.setdefault(kind, nbformat.from_dict({}))["alt"] = caption
+        output.metadata.setdefault(kind, _node({}))["alt"] = caption

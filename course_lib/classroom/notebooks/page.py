@@ -7,6 +7,7 @@ pictures carry their captions as alternative text, and links between lessons lea
 
 import html
 import os
+import re
 from pathlib import Path
 from urllib.parse import quote, unquote
 
@@ -82,9 +83,7 @@ class LessonPage(HTMLExporter):
     """
 
     def __init__(self, source: Path, pages: dict[Path, Path]) -> None:
-        super().__init__(
-            template_name="lab", raw_template=_TEMPLATE, exclude_anchor_links=True, embed_images=True
-        )
+        super().__init__(template_name="lab", raw_template=_TEMPLATE, embed_images=True)
         self.source, self.pages = source, pages
 
     @pass_context
@@ -110,9 +109,13 @@ class _Renderer(IPythonRenderer):
             attachments=attachments,
             embed_images=True,
             path=str(source.parent),
-            exclude_anchor_links=True,
         )
         self.source, self.pages = source, pages
+
+    def heading(self, text: str, level: int, **attributes: object) -> str:
+        # nbconvert quotes some characters of the id that a link to it leaves alone ("?"), and the link is lost.
+        anchor = html.escape(html.unescape(re.sub(r"<[^>]*>", "", text)).strip().replace(" ", "-"))
+        return f'<h{level} id="{anchor}">{text}</h{level}>\n'
 
     def inline_math(self, body: str) -> str:
         return _mathml(body, "inline")
