@@ -13,7 +13,7 @@ further answer only makes attention faster.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -33,7 +33,7 @@ class Grid:
     q_len: int
     k_len: int
     dtype: torch.dtype = torch.float32
-    device: torch.device = torch.device("cpu")
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     def crop(self, q_len: int, k_len: int) -> Grid:
         """The grid of a part of this one, ``q_len`` queries by ``k_len`` keys."""

@@ -126,8 +126,8 @@ def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
             )
     if k_shape[1] != v_shape[1]:
         raise ValueError(
-            f"value: expected {k_shape[1]} positions as in key, got {v_shape[1]} (shape {list(v_shape)}). The layout is "
-            "[batch, sequence, heads, head_dim]: a transposed input has its heads here."
+            f"value: expected {k_shape[1]} positions as in key, got {v_shape[1]} (shape {list(v_shape)}). The layout "
+            "is [batch, sequence, heads, head_dim]: a transposed input has its heads here."
         )
     if k_shape[2] != v_shape[2]:
         raise ValueError(

@@ -19,8 +19,8 @@ def merge_attentions(
 
     ``outs`` [batch, q_len, heads, value_dim] and ``lses`` [batch, heads, q_len] are what
     ``attention(…, return_lse=True)`` gave for each part, with the same queries. Each part counts by
-    ``exp(its lse - the whole lse)``: the softmax of the lses. A row that saw nothing in any part is zero, with an lse of -inf. Gradients
-    flow into both. Raises ValueError if the parts do not fit together.
+    ``exp(its lse - the whole lse)``: the softmax of the lses. A row that saw nothing in any part is zero, with
+    an lse of -inf. Gradients flow into both. Raises ValueError if the parts do not fit together.
 
     Source: the split of the softmax in FlashAttention (Dao et al. 2022), section 3.1.
     """

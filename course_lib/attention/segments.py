@@ -107,7 +107,8 @@ class Segments(AttentionBias):
                         self.inner.check(grid.crop(q_len, k_len))
                     except ValueError as error:
                         raise ValueError(
-                            f"inner: {self.inner!r} does not fit segment {i} with {q_len} queries and {k_len} keys. {error}"
+                            f"inner: {self.inner!r} does not fit segment {i} with {q_len} queries and {k_len} "
+                            f"keys. {error}"
                         ) from None
 
     def blocks(self, grid: Grid) -> list[Block] | None:
@@ -174,15 +175,11 @@ class Segments(AttentionBias):
 
     def is_zero(self, queries: range, keys: range, grid: Grid) -> bool:
         touched = self._overlapping(queries, grid)
-        if (
-            len(touched) != 1
-            or len(touched[0][0]) != len(queries)
-            or not isinstance(touched[0][1].keys, range)
-        ):
+        if len(touched) != 1 or len(touched[0][0]) != len(queries):
             return False
         block = touched[0][1]
         run = block.keys
-        if keys.start < run.start or keys.stop > run.stop:
+        if not isinstance(run, range) or keys.start < run.start or keys.stop > run.stop:
             return False
         return block.bias is None or block.bias.is_zero(
             range(queries.start - block.queries.start, queries.stop - block.queries.start),

@@ -111,10 +111,9 @@ class _TiledBackward(torch.autograd.Function):
         for block in innermost_blocks(problem.bias, problem.grid):
             rows, keys = block.queries, block.keys
             at = slice(rows.start, rows.stop)
-            scattered = isinstance(keys, Tensor)
-            grad_key, grad_value = (
-                (torch.zeros_like(take_keys(g, keys)) if scattered else take_keys(g, keys)) for g in grads[1:]
-            )
+            grad_key, grad_value = (take_keys(g, keys) for g in grads[1:])
+            if isinstance(keys, Tensor):
+                grad_key, grad_value = torch.zeros_like(grad_key), torch.zeros_like(grad_value)
             _backward_block(
                 problem.inside(block),
                 query[:, at],
@@ -130,7 +129,7 @@ class _TiledBackward(torch.autograd.Function):
                 grad_value,
                 [] if block.bias is None else [grad_of[id(t)] for t in block.bias.learnable()],
             )
-            if scattered:
+            if isinstance(keys, Tensor):
                 grads[1].index_add_(1, keys.to(key.device), grad_key)
                 grads[2].index_add_(1, keys.to(key.device), grad_value)
         inputs = (query, key, value, *learnable)

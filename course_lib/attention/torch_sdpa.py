@@ -17,7 +17,6 @@ from .bias import NEG_INF, AttentionBias, Block, Grid
 from .call import Call, innermost_blocks, take_keys
 from .reference import finite
 
-
 LARGEST_ROW_BIAS = 1000.0
 """Up to here a float32 log-sum-exp still holds the sum of a row's weights to four digits."""
 
@@ -66,10 +65,10 @@ def why_not(call: Call) -> str | None:
     if isinstance(pieces, str):
         return pieces
     if device == "cpu":
-        if any(p.causal or p.mask is not None for p in pieces):
-            # Without a mask every query sees every key, and a non-finite one may well reach them all.
-            if not finite(call.query, call.key, call.value):
-                return "an input holds NaN or inf, which PyTorch's kernel would let through the mask"
+        # Without a mask every query sees every key, and a non-finite one may well reach them all.
+        masks = any(piece.causal or piece.mask is not None for piece in pieces)
+        if masks and not finite(call.query, call.key, call.value):
+            return "an input holds NaN or inf, which PyTorch's kernel would let through the mask"
         if call.training and any(_has_extreme_rows(p) for p in pieces):
             return (
                 f"the bias has rows whose largest entry is beyond {LARGEST_ROW_BIAS:.0f}: PyTorch's backward keeps one "
@@ -134,7 +133,8 @@ def _piece(block: Block, grid: Grid, dtype: torch.dtype, inputs: int) -> _Piece 
     size *= held.shape[-2] * held.shape[-1] if held is not None else grid.q_len * grid.k_len
     if size <= inputs:
         return _Piece(block.queries, block.keys, mask=bias, grid=grid)
-    return f"PyTorch's kernel would need {bias!r} as a mask of {grid.q_len} x {grid.k_len} numbers, which is O(n²) memory"
+    shape = f"{grid.q_len} x {grid.k_len}"
+    return f"PyTorch's kernel would need {bias!r} as a mask of {shape} numbers, which is O(n²) memory"
 
 
 def _with_blind_rows(lse: Tensor, pieces: list[_Piece]) -> Tensor:

@@ -108,9 +108,9 @@ def _paged_keys(mask: Any) -> list[Tensor]:
     info, page_size = mask.k_seqinfo, mask.page_size
     if type(mask).__name__.endswith("GappyKeysMask"):
         # Here xFormers' seqlen is the end of the run, not its length.
-        runs = zip(info.seqstart_py, info.seqlen_py, strict=False)
+        runs = list(zip(info.seqstart_py, info.seqlen_py, strict=False))
     else:
-        runs = ((0, length) for length in info.seqlen_py)
+        runs = [(0, length) for length in info.seqlen_py]
     tables = mask.block_tables.cpu().long()
     keys = []
     for table, (start, stop) in zip(tables, runs, strict=True):
