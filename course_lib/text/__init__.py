@@ -1,8 +1,8 @@
 """Real input for the course, in Bangla and English, with no download.
 
-    documents   load_corpus() · stories() · python_topics() · read_documents("my.txt") · shuffled(…)
-    spelling    normalize_bangla(text) · graphemes(text)
-    tokens      load_tokenizer() · train_tokenizer(texts) · Tokenizer
+documents   load_corpus() · stories() · python_topics() · read_documents("my.txt") · shuffled(…)
+spelling    normalize_bangla(text) · graphemes(text)
+tokens      load_tokenizer() · train_tokenizer(texts) · Tokenizer
 """
 
 from .bijoy import looks_like_bijoy
@@ -11,10 +11,7 @@ from .files import read_documents
 from .graphemes import graphemes
 from .normalize import normalize_bangla
 from .shuffle import shuffled
-try:
-    from .stories import stories
-except ImportError:
-    stories = None
+from .stories import stories
 from .stream import TextStream
 from .tokenizer import Piece, Tokenizer, load_tokenizer, train_tokenizer
 

@@ -1,8 +1,8 @@
 """Makes the tokenizer that the course ships: ``python -m course_lib.text.build_tokenizer``.
 
-It is trained on the corpus and on stories of the story grammar, nothing else: these are the same on every machine,
-which Python's own documentation (``python_topics``) is not. ``data/tokenizer_recipe.json`` records what went in;
-``--check`` makes it again and compares.
+It is trained on the corpus and on stories of the story grammar, nothing else: these are the same on every
+machine, which Python's own documentation (``python_topics``) is not. ``data/tokenizer_recipe.json`` records
+what went in; ``--check`` makes it again and compares.
 """
 
 import argparse
@@ -15,10 +15,7 @@ from typing import Final
 import tokenizers
 
 from .documents import load_corpus
-try:
-    from .stories import stories
-except ImportError:
-    stories = lambda n, seed: []
+from .stories import stories
 from .tokenizer import Tokenizer, train_tokenizer
 
 VOCAB_SIZE: Final = 4096
@@ -57,14 +54,19 @@ def build() -> tuple[Tokenizer, dict[str, object]]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Build and write the tokenizer, or with ``--check`` say whether the shipped one is what a build gives."""
+    """Build and write the tokenizer, or with ``--check`` say whether the shipped one is what a build
+    gives."""
     parser = argparse.ArgumentParser(prog="python -m course_lib.text.build_tokenizer", description=__doc__)
     parser.add_argument("--check", action="store_true", help="compare with the shipped file, write nothing")
     options = parser.parse_args(arguments)
     tokenizer, recipe = build()
     if options.check:
         same = (DATA / "tokenizer.json").read_text(encoding="utf-8") == tokenizer.to_json()
-        print("tokenizer.json is what this corpus gives." if same else "tokenizer.json is out of date: build it again.")
+        print(
+            "tokenizer.json is what this corpus gives."
+            if same
+            else "tokenizer.json is out of date: build it again."
+        )
         return 0 if same else 1
     tokenizer.save(DATA / "tokenizer.json")
     text = json.dumps(recipe, indent=2, ensure_ascii=False) + "\n"

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from .graphemes import finished_length, graphemes
+from .graphemes import grapheme_ends, graphemes
 
 # Best first. A piece ends after the match; only the last third of the allowed length is searched.
 _PLACES: Final = (
@@ -18,8 +18,8 @@ _PLACES: Final = (
 def cut_position(text: str, longest: int) -> int:
     """Where to cut ``text`` so that the first piece has at most ``longest`` code points.
 
-    After a paragraph, else a line, a sentence, a word, a grapheme. Only a single grapheme longer than ``longest`` (no
-    such thing is written by people) is cut inside.
+    After a paragraph, else a line, a sentence, a word, a grapheme. Only a single grapheme longer than
+    ``longest`` (no such thing is written by people) is cut inside.
     """
     if len(text) <= longest:
         return len(text)
@@ -28,12 +28,13 @@ def cut_position(text: str, longest: int) -> int:
         # A mark after the space would belong to it.
         if ends and len(graphemes(text[ends[-1] - 1 : ends[-1] + 1])) == 2:
             return ends[-1]
-    # With one code point more than fits, the last grapheme that fits is known to have ended.
-    return finished_length(text[: longest + 1]) or longest
+    # With one code point more than fits, every grapheme that ends before it is known to have ended.
+    return max((end for end in grapheme_ends(text[: longest + 1]) if end <= longest), default=longest)
 
 
 def bounded_pieces(fragments: Iterable[str], longest: int) -> Iterator[str]:
-    """Join ``fragments`` and yield the result in pieces of at most ``longest`` code points; they join to the same.
+    """Join ``fragments`` and yield the result in pieces of at most ``longest`` code points; they join to the
+    same.
 
     Never holds more than one piece and one fragment.
     """

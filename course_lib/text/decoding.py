@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NoReturn
 
-_BLOCK: Final = 1 << 18  # bytes read at a time
+_BLOCK: Final = 1 << 16  # bytes read at a time
 _SAVE_AS_UTF8: Final = "save it again as UTF-8 (Notepad: Save as, Encoding: UTF-8)"
 
 # Longest first: the mark of UTF-32 begins with that of UTF-16.
@@ -29,9 +29,11 @@ def refuse(path: Path, line: int | None, problem: str) -> NoReturn:
 
 
 def text_blocks(path: Path) -> Iterator[str]:
-    """Yield the text of ``path`` in blocks of at most 256 KiB, without a byte order mark, every line end as ``\\n``.
+    """Yield the text of ``path`` in blocks of at most 64 KiB, without a byte order mark, every line end as
+    ``\\n``.
 
-    Raises ValueError, with the line, where the file is not UTF-8 or holds a NUL, and names the likely encoding.
+    Raises ValueError, with the line, where the file is not UTF-8 or holds a NUL, and names the likely
+    encoding.
     """
     newlines = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("strict"), translate=True)
     line = 1
@@ -76,7 +78,7 @@ def _why_not_utf8(error: UnicodeDecodeError) -> str:
     if error.reason == "unexpected end of data" and error.end == len(data):
         return "the file ends in the middle of a character; it was cut short, so copy or download it again"
     if byte == 0xED and data[error.start + 1] >= 0xA0:
-        return "this line holds a surrogate (half of a UTF-16 pair) written as UTF-8; write it again from its source"
+        return "this line holds a surrogate, half of a UTF-16 pair, written as UTF-8; make the file again"
     around = data[max(0, error.start - 12) : error.start + 12].decode("cp1252", errors="replace")
     return (
         f"the byte 0x{byte:02X} is not UTF-8; it looks like Windows-1252 or another code page "
@@ -87,7 +89,7 @@ def _why_not_utf8(error: UnicodeDecodeError) -> str:
 def _why_nul(block: bytes) -> str:
     if _looks_like_utf16(block):
         return f"this file looks like UTF-16 without a byte order mark; {_SAVE_AS_UTF8}"
-    return "this line holds a NUL byte, so the file is not plain text; is it a document of another program, renamed?"
+    return "this line holds a NUL byte, so it is no plain text; is it another program's document, renamed?"
 
 
 def _looks_like_utf16(data: bytes) -> bool:

@@ -1,7 +1,7 @@
 """The documents of the course: the bilingual corpus, and the English of Python's own documentation.
 
-The corpus (``data/corpus_*.jsonl``, CC0) was written for this course: from one line to a page, in Bangla, in English,
-in Bangla with English words, and in Banglish (Bangla in Latin letters, as people type it).
+The corpus (``data/corpus_*.jsonl``, CC0) was written for this course: from one line to a page, in Bangla, in
+English, in Bangla with English words, and in Banglish (Bangla in Latin letters, as people type it).
 """
 
 import json
@@ -9,7 +9,8 @@ import re
 import textwrap
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from operator import attrgetter
+from pathlib import Path
 from typing import Final
 
 LANGUAGES: Final = ("bn", "en", "mixed", "banglish")
@@ -21,8 +22,8 @@ _CORPUS_FILES: Final = ("corpus_bn.jsonl", "corpus_en.jsonl", "corpus_mixed.json
 class Document:
     """One document. ``text`` is NFC as ``normalize_bangla`` gives it, with ``\\n`` between paragraphs.
 
-    ``language`` is "bn", "en", "mixed" (Bangla with English words) or "banglish" (Bangla in Latin letters); a file of
-    the user's own may also hold "other".
+    ``language`` is "bn", "en", "mixed" (Bangla with English words) or "banglish" (Bangla in Latin letters); a
+    file of the user's own may also hold "other".
     """
 
     id: str
@@ -40,17 +41,21 @@ def load_corpus(language: str | None = None) -> tuple[Document, ...]:
     if language is None:
         return _corpus()
     if language not in LANGUAGES:
-        raise ValueError(f"language: expected one of {', '.join(map(repr, LANGUAGES))} or None, got {language!r}")
+        raise ValueError(
+            f"language: expected one of {', '.join(map(repr, LANGUAGES))} or None, got {language!r}"
+        )
     return tuple(document for document in _corpus() if document.language == language)
 
 
 @cache
 def python_topics() -> tuple[Document, ...]:
-    """Return the topics of Python's ``help()`` as English documents, shortest paragraphs and longest pages alike.
+    """Return the topics of Python's ``help()`` as English documents, shortest paragraphs and longest pages
+    alike.
 
-    They come with every Python (``pydoc_data.topics``), so they cost no download, and they differ a little from one
-    Python version to the next: train and play on them, but expect no equal number on another version. The course's
-    tokenizer is therefore not trained on them. Topics that stand word for word inside a longer one are left out.
+    They come with every Python (``pydoc_data.topics``), so they cost no download, and they differ a little
+    from one Python version to the next: train and play on them, but expect no equal number on another
+    version. The course's tokenizer is therefore not trained on them. Topics that stand word for word inside a
+    longer one are left out.
 
     Raises ModuleNotFoundError where a Linux distribution has cut ``pydoc_data`` from its Python.
     """
@@ -58,19 +63,28 @@ def python_topics() -> tuple[Document, ...]:
         from pydoc_data.topics import topics
     except ModuleNotFoundError as error:
         raise ModuleNotFoundError(
-            "this Python comes without pydoc_data, the text of help(); install your distribution's full Python "
+            "this Python comes without pydoc_data, the text of help(); install your system's full Python "
             "package, or use load_corpus() and stories() instead"
         ) from error
-    documents = [_python_topic(name, topics[name]) for name in sorted(topics)]
-    pages = "\n\n\n".join(document.text for document in documents)
-    return tuple(document for document in documents if document.text and pages.count(document.text) == 1)
+    kept: list[Document] = []
+    for document in sorted((_python_topic(*topic) for topic in topics.items()), key=_longest_first):
+        if not any(document.text in longer.text for longer in kept):
+            kept.append(document)
+    return tuple(sorted(kept, key=attrgetter("id")))
 
 
 @cache
 def _corpus() -> tuple[Document, ...]:
-    folder = files(__package__) / "data"
-    lines = (line for name in _CORPUS_FILES if (folder / name).is_file() for line in (folder / name).read_text(encoding="utf-8").splitlines())
-    return tuple(Document(**json.loads(line)) for line in lines)
+    folder = Path(__file__).parent / "data"
+    documents: list[Document] = []
+    for name in _CORPUS_FILES:
+        with (folder / name).open(encoding="utf-8") as lines:
+            documents.extend(Document(**json.loads(line)) for line in lines)
+    return tuple(documents)
+
+
+def _longest_first(document: Document) -> tuple[int, str]:
+    return -len(document.text), document.id
 
 
 def _python_topic(name: str, page: str) -> Document:
@@ -82,7 +96,8 @@ def _python_topic(name: str, page: str) -> Document:
 
 
 def _unwrapped(paragraph: str) -> str:
-    """One line for a paragraph of prose; code, grammar and lists keep their lines; rules, tables and links go."""
+    """One line for a paragraph of prose; code, grammar and lists keep their lines; rules, tables and links
+    go."""
     lines = [line.rstrip() for line in paragraph.strip("\n").split("\n")]
     lines = [line for line in lines if not re.fullmatch(r"([*=\-~^\"#+])\1{2,}", line)]
     if any(re.match(r"\s*\+[-=]{3,}", line) for line in lines):

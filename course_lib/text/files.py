@@ -3,8 +3,8 @@
     >>> for document in shuffled(read_documents("diary.txt"), buffer_size=1000, seed=0):
     ...     print(document.title, len(document.text))
 
-A file of a gigabyte is read in blocks; no more than a document is held at a time. Whatever cannot be read correctly is
-refused, with the file, the line and what to do about it.
+A file of a gigabyte is read in blocks; no more than a document is held at a time. Whatever cannot be read
+correctly is refused, with the file, the line and what to do about it.
 """
 
 import json
@@ -48,17 +48,18 @@ def read_documents(
 ) -> Iterator[Document]:
     """Yield the documents of one or several UTF-8 files, in order, without holding any file in memory.
 
-    ``.txt``: documents are what blank lines separate (``split="paragraph"``), each line (``"line"``) or all of it
-    (``"file"``). ``.jsonl``: one JSON object a line, its text under ``text_key``; ``id``, ``language``, ``topic`` and
-    ``title`` are taken over where they are strings. Blank lines and the space around a document are dropped; a byte
-    order mark and ``\\r\\n`` are understood. A document over ``longest`` code points comes in several pieces, cut after
-    a paragraph, sentence or word, never inside a grapheme. Text passes ``normalize_bangla`` unless ``normalize`` is
-    False. Where a file does not name the language, its script does: "bn", "en" (any Latin), "mixed" or "other".
+    ``.txt``: documents are what blank lines separate (``split="paragraph"``), each line (``"line"``) or all
+    of it (``"file"``). ``.jsonl``: one JSON object a line, its text under ``text_key``; ``id``, ``language``,
+    ``topic`` and ``title`` are taken over where they are strings. Blank lines and the space around a document
+    are dropped; a byte order mark and ``\\r\\n`` are understood. A document over ``longest`` code points
+    comes in several pieces, cut after a paragraph, sentence or word, never inside a grapheme. Text passes
+    ``normalize_bangla`` unless ``normalize`` is False. Where a file does not name the language, its script
+    does: "bn", "en" (any Latin), "mixed" or "other".
 
-    Paths are checked at the call: FileNotFoundError, IsADirectoryError, or ValueError for another suffix. Reading
-    raises ValueError, with file and line, for: an empty file, an encoding other than UTF-8, a NUL, a line that is no
-    JSON object or lacks ``text_key``, a lone surrogate, Bangla in the encoding of a Bijoy font. ``check_bijoy=False``
-    lets text pass that is wrongly taken for Bijoy.
+    Paths are checked at the call: FileNotFoundError, IsADirectoryError, or ValueError for another suffix.
+    Reading raises ValueError, with file and line, for: an empty file, an encoding other than UTF-8, a NUL, a
+    line that is no JSON object or lacks ``text_key``, a lone surrogate, Bangla in the encoding of a Bijoy
+    font. ``check_bijoy=False`` lets text pass that is wrongly taken for Bijoy.
     """
     if split not in ("paragraph", "line", "file"):
         raise ValueError(f'split: expected "paragraph", "line" or "file", got {split!r}')
@@ -75,7 +76,7 @@ def read_documents(
         raws = read[file.suffix.lower()](file)
         for number, raw in enumerate(_without_bijoy(file, raws) if check_bijoy else raws, start=1):
             found = True
-            yield _document(file, number, raw, normalize)
+            yield _document(file.stem, number, raw, normalize)
         if not found:
             refuse(file, None, "the file is empty, or holds nothing but space; is it the one you meant?")
 
@@ -87,9 +88,14 @@ def _checked_path(name: str | os.PathLike[str], suffixes: Iterable[str]) -> Path
     if path.is_dir():
         raise IsADirectoryError(f"{path}: this is a folder; name the .txt or .jsonl files in it, one by one")
     if path.suffix.lower() not in suffixes:
-        hint = "; a .json file can be written as .jsonl, one object a line" if path.suffix.lower() == ".json" else ""
+        hint = (
+            "; a .json file can be written as .jsonl, one object a line"
+            if path.suffix.lower() == ".json"
+            else ""
+        )
         raise ValueError(
-            f"{path}: expected a .txt or .jsonl file, got the suffix {path.suffix!r}; save it as plain text{hint}"
+            f"{path}: expected a .txt or .jsonl file, got the suffix {path.suffix!r}; "
+            f"save it as plain text{hint}"
         )
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file; the current folder is {Path.cwd()}")
@@ -97,7 +103,8 @@ def _checked_path(name: str | os.PathLike[str], suffixes: Iterable[str]) -> Path
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line number, fragment). Only the last fragment of a line ends in ``\\n``; a long line has several."""
+    """Yield (line number, fragment). Only the last fragment of a line ends in ``\\n``; a long line has
+    several."""
     number = 1
     for block in text_blocks(path):
         *whole, rest = block.split("\n")
@@ -140,21 +147,32 @@ def _read_json_lines(path: Path, text_key: str, longest: int) -> Iterator[_Raw]:
         try:
             record = json.loads(line)
         except json.JSONDecodeError as error:
-            refuse(path, number, f"this line is not JSON ({error.msg}, column {error.colno}); one object a line, as in "
-                                 f'{{"{text_key}": "…"}}')  # fmt: skip
+            example = f'{{"{text_key}": "…"}}'
+            problem = f"this line is not JSON ({error.msg}, column {error.colno})"
+            refuse(path, number, f"{problem}; write one object a line, such as {example}")
         except RecursionError:
             refuse(path, number, "this line is nested too deeply to be read")
         if not isinstance(record, dict):
-            refuse(path, number, f'expected an object such as {{"{text_key}": "…"}}, got {_json_name(record)}')
+            refuse(
+                path, number, f'expected an object such as {{"{text_key}": "…"}}, got {_json_name(record)}'
+            )
         if text_key not in record:
             keys = ", ".join(map(repr, list(record)[:8])) or "none"
-            refuse(path, number, f"there is no key {text_key!r}; the keys are {keys}; name the right one with text_key=")
+            refuse(
+                path,
+                number,
+                f"there is no key {text_key!r}; the keys are {keys}; name the right one with text_key=",
+            )
         text = record[text_key]
         if not isinstance(text, str):
             refuse(path, number, f"{text_key!r}: expected a string, got {_json_name(text)}")
         if not text.strip():
             refuse(path, number, f"{text_key!r} is empty; remove the line")
-        fields = {key: record[key] for key in ("id", "language", "topic", "title") if isinstance(record.get(key), str)}
+        fields = {
+            key: record[key]
+            for key in ("id", "language", "topic", "title")
+            if isinstance(record.get(key), str)
+        }
         for key, value in ((text_key, text), *fields.items()):
             try:
                 refuse_lone_surrogate(value, repr(key))
@@ -174,8 +192,8 @@ def _whole_lines(path: Path) -> Iterator[tuple[int, str]]:
         parts.append(fragment)
         length += len(fragment)
         if length > _LONGEST_JSON_LINE:
-            refuse(path, number, f"this line is longer than {_LONGEST_JSON_LINE >> 20} million characters; a .jsonl "
-                                 "file has one object a line, a .json file is written otherwise")  # fmt: skip
+            problem = f"this line is longer than {_LONGEST_JSON_LINE:,} characters"
+            refuse(path, number, f"{problem}; a .jsonl file has one small object a line, unlike a .json file")
         if fragment.endswith("\n"):
             yield number, "".join(parts)
             parts, length = [], 0
@@ -209,22 +227,24 @@ def _refuse_bijoy(path: Path, window: list[_Raw], evidence: BijoyEvidence) -> No
     if not evidence.convinces:
         return
     first = next(raw for raw in window if bijoy_evidence(raw.text).hits)
-    offset, shown = next((i, line) for i, line in enumerate(first.text.split("\n")) if bijoy_evidence(line).hits)
+    offset, shown = next(
+        (i, line) for i, line in enumerate(first.text.split("\n")) if bijoy_evidence(line).hits
+    )
     refuse(
         path,
         first.line + (0 if path.suffix.lower() == ".jsonl" else offset),
-        f"“{shown.strip()[:40]}” looks like Bangla typed for a Bijoy font (SutonnyMJ), which is Latin letters to every "
-        "other program; convert the file with a Bijoy-to-Unicode converter first. If it is not Bangla, pass "
-        "check_bijoy=False",
+        f"“{shown.strip()[:40]}” looks like Bangla typed for a Bijoy font (SutonnyMJ), which is Latin "
+        "letters to any other program; convert the file with a Bijoy-to-Unicode converter first. If it is no "
+        "Bangla, pass check_bijoy=False",
     )
 
 
-def _document(path: Path, number: int, raw: _Raw, normalize: bool) -> Document:
+def _document(name: str, number: int, raw: _Raw, normalize: bool) -> Document:
     text = normalize_bangla(raw.text) if normalize else raw.text
     return Document(
-        id=raw.fields.get("id", f"{path.stem}-{number}"),
+        id=raw.fields.get("id", f"{name}-{number}"),
         language=raw.fields.get("language", script_language(text)),
         topic=raw.fields.get("topic", "user"),
-        title=raw.fields.get("title", path.stem),
+        title=raw.fields.get("title", name),
         text=text,
     )

@@ -13,7 +13,8 @@ import regex
 
 _GRAPHEME = regex.compile(r"\X")
 
-# After these no rule of annex 29 (GB4, GB5) joins anything, whatever comes next. "\r" is not among them: "\n" may.
+# After these no rule of annex 29 (GB4, GB5) joins anything, whatever comes next. "\r" is not among them: "\n"
+# may.
 _ALWAYS_LAST = regex.compile(r"[\p{Grapheme_Cluster_Break=Control}\n]\Z")
 
 
@@ -30,8 +31,8 @@ def grapheme_ends(text: str) -> Iterator[int]:
 def finished_length(text: str) -> int:
     """How many code points at the start of ``text`` are whole graphemes, whatever text may follow.
 
-    The last grapheme is unfinished: a vowel sign, a hasant and its consonant, an accent or half a flag may still
-    join it. Only a line end or another control character closes it for certain.
+    The last grapheme is unfinished: a vowel sign, a hasant and its consonant, an accent or half a flag may
+    still join it. Only a line end or another control character closes it for certain.
     """
     ends = list(grapheme_ends(text))
     if not ends or _ALWAYS_LAST.search(text):

@@ -7,7 +7,8 @@ _LATIN = regex.compile(r"\p{Latin}+")
 
 
 def script_language(text: str) -> str:
-    """Return "bn" for Bangla letters, "en" for Latin ones, "mixed" for Bangla with Latin words, "other" for neither.
+    """Return "bn" for Bangla letters, "en" for Latin ones, "mixed" for Bangla with Latin words, "other" for
+    neither.
 
     One Latin letter in twenty makes Bangla text "mixed"; one Bangla letter in twenty does so for Latin text.
     """

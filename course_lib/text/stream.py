@@ -1,7 +1,7 @@
 """Decoding ids that arrive one at a time, without ever showing half a character.
 
-A token of a byte-level BPE may end inside a character, and a character inside a grapheme: ক may still become ক্ষ. A
-chat that printed each token as it comes would flicker with ``�`` and dotted circles.
+A token of a byte-level BPE may end inside a character, and a character inside a grapheme: ক may still become
+ক্ষ. A chat that printed each token as it comes would flicker with ``�`` and dotted circles.
 """
 
 import codecs
@@ -14,13 +14,14 @@ from .graphemes import finished_length
 class TextStream:
     """Turns ids into text as they come: ``push(id)`` returns what is finished, ``flush()`` the rest.
 
-    What is returned, joined, is ``decode(ids)``. Only whole graphemes come out of ``push``: it holds back the last one
-    until the next has begun, since a conjunct, a joiner, an accent or the second half of a flag may still follow.
-    A special token ends the text before it. After ``flush()`` the stream can be used again.
+    What is returned, joined, is ``decode(ids)``. Only whole graphemes come out of ``push``: it holds back the
+    last one until the next has begun, since a conjunct, a joiner, an accent or the second half of a flag may
+    still follow. A special token ends the text before it. After ``flush()`` the stream can be used again.
     """
 
     def __init__(self, token_bytes: Sequence[bytes | None], shown_special: Mapping[int, str]) -> None:
-        """``token_bytes``: the bytes of each id, None for a special token; ``shown_special``: how to write those."""
+        """``token_bytes``: the bytes of each id, None for a special token; ``shown_special``: how to write
+        those."""
         self._token_bytes = token_bytes
         self._shown_special = shown_special
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -48,7 +49,8 @@ class TextStream:
 
 
 def checked_id(token: int, vocab_size: int) -> int:
-    """Return ``token`` as an int. Raises TypeError if it is no integer, ValueError if it is not in the vocabulary."""
+    """Return ``token`` as an int. Raises TypeError if it is no integer, ValueError if it is not in the
+    vocabulary."""
     try:
         number = index(token)
     except TypeError:

@@ -4,19 +4,18 @@
     >>> tokenizer.decode(tokenizer.encode("নদীর ধারে বসে রহিম মাছ ধরছে।"))
     'নদীর ধারে বসে রহিম মাছ ধরছে।'
 
-BPE (Sennrich et al. 2016, arXiv:1508.07909) starts from the 256 bytes and joins the most frequent neighbours, but only
-within the pieces that a *pattern* cuts first. GPT-2's pattern counts vowel signs and hasant as punctuation and cuts
-বাংলা into ``ব|াং|ল|া``, so no training can ever make it one token. ``BANGLA_PATTERN`` counts them as letters.
+BPE (Sennrich et al. 2016, arXiv:1508.07909) starts from the 256 bytes and joins the most frequent neighbours,
+but only within the pieces that a *pattern* cuts first. GPT-2's pattern counts vowel signs and hasant as
+punctuation and cuts বাংলা into ``ব|াং|ল|া``, so no training can ever make it one token. ``BANGLA_PATTERN``
+counts them as letters.
 
-Text is taken literally: ``<|endoftext|>`` or ``</s>`` typed by someone is text. The two special tokens exist as ids
-only, ``tokenizer.end_of_text`` and ``tokenizer.pad``.
+Text is taken literally: ``<|endoftext|>`` or ``</s>`` typed by someone is text. The two special tokens exist
+as ids only, ``tokenizer.end_of_text`` and ``tokenizer.pad``.
 """
 
 import os
-import tempfile
 from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -38,7 +37,7 @@ BANGLA_PATTERN: Final = "|".join(
         r"(?<=\p{L})['’](?:s|t|re|ve|m|ll|d)(?![\p{L}\p{M}])",  # don't -> don|'t, and 'sir' keeps its s
         r" ?[\p{L}\p{M}\x{200C}\x{200D}]+",  # a word: letters and marks
         r" ?\p{N}",  # one digit at a time, 7 or ৭: every number is then spelt alike
-        r" ?[^\s\p{L}\p{M}\p{N}\x{200C}\x{200D}][^\s\p{L}\p{N}]*",  # punctuation; an emoji keeps its joiners and marks
+        r" ?[^\s\p{L}\p{M}\p{N}\x{200C}\x{200D}][^\s\p{L}\p{N}]*",  # punctuation; emoji keep their joiners
         r"[\r\n]+",
         r"[^\S\r\n]+(?!\S)",  # spaces, but the last one goes to the word it precedes
         r"[^\S\r\n]+",
@@ -47,7 +46,8 @@ BANGLA_PATTERN: Final = "|".join(
 
 
 class Piece(NamedTuple):
-    """A stretch of text that can be shown, and the ids it came from (several where one token is half a character)."""
+    """A stretch of text that can be shown, and the ids it came from (several where one token is half a
+    character)."""
 
     text: str
     ids: tuple[int, ...]
@@ -65,7 +65,8 @@ class Tokenizer:
 
     def __init__(self, backend: tokenizers.Tokenizer) -> None:
         self._backend = backend
-        # The backend would otherwise cut "<|endoftext|>" out of a student's text and hand back the special id.
+        # The backend would otherwise cut "<|endoftext|>" out of a student's text and hand back the special
+        # id.
         backend.encode_special_tokens = True
         self.vocab_size = backend.get_vocab_size()
         self.end_of_text = _special_id(backend, END_OF_TEXT)
@@ -76,8 +77,8 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """Return the token ids of ``text``; ``decode`` gives back exactly this text, whatever it holds.
 
-        Nothing is normalised and no special token is added. Raises TypeError if ``text`` is not a str and ValueError
-        if it holds a lone surrogate, which is not a character and has no bytes.
+        Nothing is normalised and no special token is added. Raises TypeError if ``text`` is not a str and
+        ValueError if it holds a lone surrogate, which is not a character and has no bytes.
         """
         if not isinstance(text, str):
             raise TypeError(f"text: expected a str, got {type(text).__name__}; encode one text at a time")
@@ -87,9 +88,9 @@ class Tokenizer:
     def decode(self, ids: Iterable[int], *, show_special: bool = False) -> str:
         """Return the text of ``ids``: any iterable of ints, or a 1-D tensor.
 
-        Bytes that are no UTF-8 (a model may write any ids) become U+FFFD, as everywhere in Unicode. Special tokens end
-        the text before them and are left out, or written as ``<|endoftext|>`` and ``<|pad|>`` with ``show_special``.
-        Raises ValueError for an id outside the vocabulary.
+        Bytes that are no UTF-8 (a model may write any ids) become U+FFFD, as everywhere in Unicode. Special
+        tokens end the text before them and are left out, or written as ``<|endoftext|>`` and ``<|pad|>`` with
+        ``show_special``. Raises ValueError for an id outside the vocabulary.
         """
         text: list[str] = []
         run: list[bytes] = []
@@ -118,9 +119,9 @@ class Tokenizer:
     def pieces(self, text: str) -> list[Piece]:
         """Return ``text`` cut at its tokens wherever that cut shows whole characters, each with its ids.
 
-        The pieces join to the text and their ids to ``encode(text)``. Tokens that end inside a grapheme are shown
-        together with the next: a table of pieces never holds half a letter or ``�``. So there may be fewer pieces than
-        tokens; count ids, not pieces, for the token bill.
+        The pieces join to the text and their ids to ``encode(text)``. Tokens that end inside a grapheme are
+        shown together with the next: a table of pieces never holds half a letter or ``�``. So there may be
+        fewer pieces than tokens; count ids, not pieces, for the token bill.
         """
         ids = self.encode(text)
         cuts = {0: 0}
@@ -142,39 +143,48 @@ class Tokenizer:
         return found
 
     def tokens(self, text: str) -> list[str]:
-        """Return ``text`` in pieces for display; they join to the text and never show half a grapheme (see pieces)."""
+        """Return ``text`` in pieces for display; they join to the text and never show half a grapheme (see
+        pieces)."""
         return [piece.text for piece in self.pieces(text)]
 
     def token_bytes(self, token: int) -> bytes:
-        """Return the UTF-8 bytes that one id stands for: perhaps half a character, and b"" for a special token."""
+        """Return the UTF-8 bytes that one id stands for: perhaps half a character, and b"" for a special
+        token."""
         return self._bytes[checked_id(token, self.vocab_size)] or b""
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the tokenizer to ``path`` as a ``tokenizer.json``; an interrupted write leaves the old file whole."""
+        """Write the tokenizer to ``path`` as a ``tokenizer.json``; an interrupted write leaves the old file
+        whole."""
         path = Path(path)
         if not path.parent.is_dir():
             raise FileNotFoundError(f"path: the folder {path.parent} does not exist; make it first")
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", newline="\n", dir=path.parent, prefix=path.name, suffix=".part", delete=False
-        ) as part:
-            part.write(self.to_json())
-        os.replace(part.name, path)
+        part = path.with_name(f"{path.name}.{os.getpid()}.part")
+        try:
+            part.write_text(self.to_json(), encoding="utf-8", newline="\n")
+            os.replace(part, path)
+        finally:
+            part.unlink(missing_ok=True)
 
     def to_json(self) -> str:
-        """Return the text of the ``tokenizer.json``, which the same training always makes byte for byte the same."""
+        """Return the text of the ``tokenizer.json``, which the same training always makes byte for byte the
+        same."""
         return self._backend.to_str(pretty=False) + "\n"
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> "Tokenizer":
-        """Read a tokenizer that ``save`` wrote. Raises FileNotFoundError, or ValueError if it is something else."""
+        """Read a tokenizer that ``save`` wrote. Raises FileNotFoundError, or ValueError if it is something
+        else."""
         path = Path(path)
         if not path.is_file():
-            raise FileNotFoundError(f"path: there is no file {path}; train_tokenizer(texts).save(path) writes one")
+            raise FileNotFoundError(
+                f"path: there is no file {path}; train_tokenizer(texts).save(path) writes one"
+            )
         try:
             backend = tokenizers.Tokenizer.from_str(path.read_text(encoding="utf-8"))
         except Exception as error:  # the Rust library raises plain Exception
             raise ValueError(
-                f"path: {path} is not a tokenizer.json that tokenizers {tokenizers.__version__} can read ({error})"
+                f"path: {path} is not a tokenizer.json, or not one that tokenizers "
+                f"{tokenizers.__version__} can read ({error})"
             ) from error
         return cls(backend)
 
@@ -187,18 +197,19 @@ def train_tokenizer(
 ) -> Tokenizer:
     """Train a byte-level BPE on ``texts`` and return it.
 
-    The same texts give the same tokenizer, byte for byte, on any number of threads: equal counts are settled by the
-    ids of the pair. ``pattern="gpt2"`` trains with GPT-2's own pattern, for comparison. A corpus with too few pairs
-    that occur ``min_frequency`` times gives a smaller vocabulary: ask ``tokenizer.vocab_size``.
+    The same texts give the same tokenizer, byte for byte, on any number of threads: equal counts are settled
+    by the ids of the pair. ``pattern="gpt2"`` trains with GPT-2's own pattern, for comparison. A corpus with
+    too few pairs that occur ``min_frequency`` times gives a smaller vocabulary: ask ``tokenizer.vocab_size``.
 
-    Raises ValueError for a ``vocab_size`` below 258 (256 bytes and two special tokens), an unknown pattern or a lone
-    surrogate, TypeError if ``texts`` is one str or holds something else than str.
+    Raises ValueError for a ``vocab_size`` below 258 (256 bytes and two special tokens), an unknown pattern or
+    a lone surrogate, TypeError if ``texts`` is one str or holds something else than str.
     """
     if isinstance(texts, str):
         raise TypeError("texts: expected an iterable of str, got one str; write [text]")
     if vocab_size < SMALLEST_VOCABULARY:
         raise ValueError(
-            f"vocab_size: expected at least {SMALLEST_VOCABULARY} (256 bytes and 2 special tokens), got {vocab_size}"
+            f"vocab_size: expected at least {SMALLEST_VOCABULARY} (256 bytes and 2 special tokens), "
+            f"got {vocab_size}"
         )
     backend = tokenizers.Tokenizer(models.BPE())
     backend.pre_tokenizer = _pre_tokenizer(pattern)
@@ -216,8 +227,9 @@ def train_tokenizer(
 
 @cache
 def load_tokenizer() -> Tokenizer:
-    """Return the course's tokenizer (4,096 tokens, Bangla and English), trained by course_lib.text.build_tokenizer."""
-    return Tokenizer.load(Path(str(files(__package__) / "data" / "tokenizer.json")))
+    """Return the course's tokenizer (4,096 tokens, Bangla and English), trained by
+    course_lib.text.build_tokenizer."""
+    return Tokenizer.load(Path(__file__).parent / "data" / "tokenizer.json")
 
 
 def refuse_lone_surrogate(text: str, name: str) -> None:
@@ -226,8 +238,8 @@ def refuse_lone_surrogate(text: str, name: str) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise ValueError(
-            f"{name}: the character at index {error.start} is U+{ord(text[error.start]):04X}, a lone surrogate, which "
-            "stands for nothing; it comes from text that was decoded wrongly, or cut in the middle of an emoji. "
+            f"{name}: the character at index {error.start} is U+{ord(text[error.start]):04X}, a lone "
+            "surrogate, which stands for nothing; it comes from text decoded wrongly, or cut inside an emoji. "
             "Read the source again as UTF-8, or remove it"
         ) from None
 
@@ -237,7 +249,9 @@ def _pre_tokenizer(pattern: Pattern) -> pre_tokenizers.PreTokenizer:
         return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     if pattern == "bangla":
         words = pre_tokenizers.Split(tokenizers.Regex(BANGLA_PATTERN), behavior="isolated")
-        return pre_tokenizers.Sequence([words, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+        return pre_tokenizers.Sequence(
+            [words, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+        )
     raise ValueError(f'pattern: expected "bangla" or "gpt2", got {pattern!r}')
 
 
@@ -259,12 +273,15 @@ def _special_id(backend: tokenizers.Tokenizer, content: str) -> int:
 def _token_bytes(backend: tokenizers.Tokenizer, special: Container[int]) -> Sequence[bytes | None]:
     """The bytes of each id, None for the special ones.
 
-    A byte-level vocabulary is stored as text in which a printable character stands for each byte: itself where the
-    byte is printable in Latin-1, and the next free code point from U+0100 on where it is not (GPT-2's table).
+    A byte-level vocabulary is stored as text in which a printable character stands for each byte: itself
+    where the byte is printable in Latin-1, and the next free code point from U+0100 on where it is not
+    (GPT-2's table).
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [byte for byte in range(256) if byte not in printable]
-    byte_of = {chr(byte): byte for byte in printable} | {chr(256 + rank): byte for rank, byte in enumerate(hidden)}
+    byte_of = {chr(byte): byte for byte in printable} | {
+        chr(256 + rank): byte for rank, byte in enumerate(hidden)
+    }
     table: list[bytes | None] = [None] * backend.get_vocab_size()
     for content, token in backend.get_vocab().items():
         if token not in special:

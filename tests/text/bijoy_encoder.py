@@ -1,4 +1,5 @@
-"""Writes Unicode Bangla as a Bijoy font's Latin letters, to make test files. Common conjuncts only; the rest with &."""
+"""Writes Unicode Bangla as a Bijoy font's Latin letters, to make test files. Common conjuncts only; the rest
+with &."""
 
 import regex
 
@@ -9,11 +10,12 @@ _LETTERS = dict(
         strict=True,
     )
 )
+
 _LETTERS |= {"আ": "Av", "ড়": "o", "ঢ়": "p", "য়": "q"}
 _CONJUNCTS = {
     "ক্ষ": "¶", "ঙ্গ": "½", "ন্ত": "šÍ", "ন্দ": "›`", "ন্ন": "bœ", "ম্প": "¤ú", "স্ত": "¯Í", "স্থ": "¯’", "স্ব": "¯^",
-    "ত্র": "Î", "ক্র": "µ", "দ্ধ": "×", "জ্ঞ": "Á", "ষ্ট": "ó", "ঞ্চ": "Â", "ল্ল": "jø", "দ্ব": "Ø", "ত্ত": "Ë", "ক্ত": "³",
-    "চ্ছ": "”Q", "ট্ট": "Æ", "শ্চ": "ð", "ন্ধ": "Ü",
+    "ত্র": "Î", "ক্র": "µ", "দ্ধ": "×", "জ্ঞ": "Á", "ষ্ট": "ó", "ঞ্চ": "Â", "ল্ল": "jø", "দ্ব": "Ø", "ত্ত": "Ë",
+    "ক্ত": "³", "চ্ছ": "”Q", "ট্ট": "Æ", "শ্চ": "ð", "ন্ধ": "Ü",
 }  # fmt: skip
 
 
