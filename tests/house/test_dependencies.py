@@ -1,7 +1,10 @@
 """The lock, the ranges, and Colab's packages agree."""
 
+import ast
 import re
+import sys
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -16,26 +19,11 @@ LOCK = [
     for line in (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
     if line and not line.startswith("#")
 ]
-# What Colab's image shipped in August 2026, as its maintainers publish it. An install must move none of it.
-COLAB = {
-    "torch": "2.11.0",
-    "numpy": "2.1.3",
-    "scipy": "1.16.3",
-    "matplotlib": "3.10.0",
-    "ipywidgets": "7.7.1",
-    "ipython": "7.34.0",
-    "ipykernel": "6.17.1",
-    "jupyter-client": "7.4.9",
-    "nbformat": "5.11.1",
-    "nbclient": "0.10.4",
-    "pytest": "8.4.2",
-    "transformers": "5.15.0",
-    "tokenizers": "0.22.2",
-    "huggingface-hub": "1.27.0",
-    "safetensors": "0.8.0",
-    "rich": "13.9.4",
-    "tqdm": "4.67.3",
-}
+COLAB = dict(
+    line.split("==")
+    for line in (ROOT / "tests" / "environments" / "colab.txt").read_text(encoding="utf-8").splitlines()
+    if line and not line.startswith("#")
+)
 
 
 def ranges() -> list[Requirement]:
@@ -120,5 +108,47 @@ def test_what_colab_lacks_of_the_library_needs_no_torch() -> None:
         for line in PROJECT["dependencies"]
         if canonicalize_name(Requirement(line).name) not in COLAB
     ]
-    # regex and psutil are in Colab's image too; jaxtyping is pure Python: a lesson's first cell installs it.
-    assert sorted(missing) == ["jaxtyping", "psutil", "regex"]
+    # regex is in Colab's image too; jaxtyping is pure Python: a lesson's first cell installs it.
+    assert sorted(missing) == ["jaxtyping", "regex"]
+
+
+def provided() -> set[str]:
+    """The distributions that pyproject.toml asks for, with all that those bring along."""
+    found: set[str] = set()
+    open_ends = [canonicalize_name(wanted.name) for wanted in ranges()]
+    while open_ends:
+        name = open_ends.pop()
+        if name in found:
+            continue
+        found.add(name)
+        try:
+            needs = metadata.requires(name) or []
+        except metadata.PackageNotFoundError:  # no wheel for this system
+            continue
+        wanted = [Requirement(line) for line in needs]
+        open_ends += [
+            canonicalize_name(one.name)
+            for one in wanted
+            if one.marker is None or one.marker.evaluate({"extra": ""})
+        ]
+    return found
+
+
+def test_every_package_that_the_library_imports_is_asked_for() -> None:
+    distributions = metadata.packages_distributions()
+    available = provided()
+    for path in sorted((ROOT / "course_lib").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                modules = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                modules = [node.module or ""]
+            else:
+                continue
+            for module in (name.split(".")[0] for name in modules):
+                if module == "course_lib" or module in sys.stdlib_module_names or module not in distributions:
+                    continue
+                names = {canonicalize_name(name) for name in distributions[module]}
+                assert names & available, (
+                    f"{path.relative_to(ROOT)} imports {module}: add it to pyproject.toml"
+                )
