@@ -58,7 +58,7 @@ def _is_students(filename: str) -> bool:
     return not is_library(filename) and os.path.dirname(filename) != _MACHINERY
 
 
-def call_with_deadline(function: Callable[[], Any], seconds: float) -> Outcome:
+def call_with_deadline(function: Callable[[], Any], seconds: int | float) -> Outcome:
     """Run `function()` for at most `seconds` (a little more where one line is slow) and say what happened.
 
     Never raises what the function raises, `SystemExit` included. Thread-local state of the caller (torch's

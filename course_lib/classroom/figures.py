@@ -11,9 +11,10 @@ matplotlib before 3.11 cannot shape Bangla. A picture with Bangla words is SVG (
 """
 
 import math
+import numbers
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, SupportsFloat
 
 # Okabe and Ito's palette: told apart by colour-blind readers, and apart in grey.
 BLUE, ORANGE, GREEN, VERMILION = "#0072b2", "#e69f00", "#009e73", "#d55e00"
@@ -50,7 +51,7 @@ _STYLE: dict[str, Any] = {
 
 @contextmanager
 def figure(
-    *, width: float = 6.0, height: float = 3.4, rows: int = 1, columns: int = 1, **subplots: Any
+    *, width: int | float = 6.0, height: int | float = 3.4, rows: int = 1, columns: int = 1, **subplots: Any
 ) -> Iterator[tuple[Any, Any]]:
     """`(fig, axes)` in the course's style, shown by `plt.show()` on the way out. Inches; 6 is 600 px.
 
@@ -69,7 +70,9 @@ def figure(
             plt.close(fig)
 
 
-def label_end(axes: Any, x: Iterable[float], y: Iterable[float], words: str, colour: str) -> None:
+def label_end(
+    axes: Any, x: Iterable[SupportsFloat], y: Iterable[SupportsFloat], words: str, colour: str
+) -> None:
     """Write a line's name at its last point, in its colour, in place of a legend."""
     point = (list(x)[-1], list(y)[-1])
     axes.annotate(
@@ -84,7 +87,7 @@ def label_end(axes: Any, x: Iterable[float], y: Iterable[float], words: str, col
     )
 
 
-def bytes_text(count: float) -> str:
+def bytes_text(count: int | float) -> str:
     """Bytes for a reader, in binary units: 512 B, 1.5 KiB, 64 MiB."""
     if not math.isfinite(count) or count < 0:
         raise ValueError(f"count: expected a number of bytes of 0 or more, got {count}.")
@@ -106,14 +109,14 @@ def bytes_axis(axis: Any) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: bytes_text(max(value, 0))))
 
 
-def digest(name: str, values: Iterable[float], *, digits: int = 3) -> None:
+def digest(name: str, values: Iterable[SupportsFloat], *, digits: int = 3) -> None:
     """Print what a figure shows in one line, rounded to `digits` significant digits: the part nbval
     compares."""
     print(f"{name}: {', '.join(_rounded(value, digits) for value in values)}")
 
 
-def _rounded(value: float, digits: int) -> str:
-    if isinstance(value, int):
+def _rounded(value: SupportsFloat, digits: int) -> str:
+    if isinstance(value, numbers.Integral):
         return str(value)
     number = float(value)
     if not math.isfinite(number) or number == 0:

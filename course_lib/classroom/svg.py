@@ -19,6 +19,8 @@ PAPER = "var(--jp-layout-color1,#ffffff)"
 # Okabe and Ito's palette: told apart by colour-blind readers.
 BLUE, ORANGE, GREEN, VERMILION, SKY = "#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9"
 
+Number = int | float
+
 _CELL = 34
 _LINE = 20
 
@@ -50,7 +52,7 @@ def card(*parts: str, caption: str = "") -> str:
     )
 
 
-def picture(width: float, height: float, title: str, *shapes: str) -> str:
+def picture(width: Number, height: Number, title: str, *shapes: str) -> str:
     """One SVG of `width` x `height` px around shapes, with `title` as what a screen reader says."""
     paper = rectangle(0, 0, width, height, fill=PAPER, stroke="none")
     return (
@@ -61,15 +63,15 @@ def picture(width: float, height: float, title: str, *shapes: str) -> str:
 
 
 def text(
-    x: float,
-    y: float,
+    x: Number,
+    y: Number,
     words: object,
     *,
     anchor: str = "start",
     size: int = 14,
     colour: str = INK,
     weight: str = "normal",
-    turn: float = 0,
+    turn: Number = 0,
 ) -> str:
     """One line of escaped text. anchor: "start", "middle" or "end" at x; turn: degrees about (x, y)."""
     rotate = f' transform="rotate({_n(turn)} {_n(x)} {_n(y)})"' if turn else ""
@@ -79,14 +81,14 @@ def text(
 
 
 def rectangle(
-    x: float,
-    y: float,
-    width: float,
-    height: float,
+    x: Number,
+    y: Number,
+    width: Number,
+    height: Number,
     *,
     fill: str = "none",
     stroke: str = FAINT,
-    stroke_width: float = 1,
+    stroke_width: Number = 1,
 ) -> str:
     """One rectangle."""
     return (
@@ -141,7 +143,7 @@ def grid(
 
 
 def bars(
-    items: Sequence[tuple[str, float, str]], *, title: str, width: int = 560, colours: Sequence[str] = ()
+    items: Sequence[tuple[str, Number, str]], *, title: str, width: int = 560, colours: Sequence[str] = ()
 ) -> str:
     """Horizontal bars, each (label, value >= 0, what to write at its end), labelled directly."""
     left = 12 + max((_width(label) for label, _, _ in items), default=0)
@@ -161,7 +163,7 @@ def bars(
     return picture(width, 12 + 28 * len(items), title, *shapes)
 
 
-def _n(number: float) -> str:
+def _n(number: Number) -> str:
     return f"{number:.1f}".removesuffix(".0")
 
 

@@ -19,7 +19,7 @@ from html import escape
 from typing import Any
 
 from course_lib.classroom.messages import say
-from course_lib.classroom.svg import as_images
+from course_lib.classroom.svg import Number, as_images
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Control:
 
 
 def slider(
-    name: str, value: float, low: float, high: float, *, step: float | None = None, label: str = ""
+    name: str, value: Number, low: Number, high: Number, *, step: Number | None = None, label: str = ""
 ) -> Control:
     """A slider over whole numbers, or over floats where one of its numbers is a float."""
     kind = "float" if any(isinstance(number, float) for number in (value, low, high, step)) else "int"
