@@ -196,14 +196,12 @@ class Band(AttentionBias):
     def tile(self, queries: range, keys: range, grid: Grid) -> Tensor:
         # Relative to the tile, row r's own key is column r + shift.
         shift = queries.start + self.offset(grid) - keys.start
-        allowed = torch.ones(len(queries), len(keys), dtype=torch.bool, device=grid.device)
+        tile = torch.zeros(len(queries), len(keys), dtype=grid.dtype, device=grid.device)
         if self.right is not None:
-            allowed = allowed.tril_(shift + self.right)
+            tile.fill_(NEG_INF).triu_(shift + self.right + 1)
         if self.left is not None:
-            allowed = allowed.triu_(shift - self.left)
-        return torch.zeros(allowed.shape, dtype=grid.dtype, device=grid.device).masked_fill_(
-            ~allowed, NEG_INF
-        )
+            tile.add_(torch.full_like(tile, NEG_INF).tril_(shift - self.left - 1))
+        return tile
 
     def visible_keys(self, queries: range, grid: Grid) -> range:
         offset = self.offset(grid)
