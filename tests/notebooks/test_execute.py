@@ -1,8 +1,11 @@
 """Executing a notebook: in this interpreter, measured, and never waiting for a kernel that is gone."""
 
+import signal
+import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 
 from course_lib.classroom.notebooks import course
@@ -114,3 +117,21 @@ def test_no_notebooks_at_all_is_a_failure(tmp_path):
 )
 def test_lessons_that_train_may_take_twice_as_long(name, seconds):
     assert course.seconds_allowed(course.Path(f"{name}.ipynb")) == seconds
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C cannot be sent to one process there")
+def test_ctrl_c_ends_the_command_and_the_kernel_and_leaves_the_notebook(tmp_path):
+    source = "import os, pathlib, time\npathlib.Path('pid').write_text(str(os.getpid()))\ntime.sleep(600)"
+    path = write(bare_notebook(source), tmp_path / "01_a.ipynb")
+    before = path.read_bytes()
+    command = [sys.executable, "-m", "course_lib.classroom.notebooks", "refresh", str(path)]
+    with subprocess.Popen(command, cwd=course.REPOSITORY, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 120
+        while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text(encoding="ascii"):
+            assert time.monotonic() < deadline and process.poll() is None
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130 and "stopped by you" in errors
+    assert not psutil.pid_exists(int((tmp_path / "pid").read_text(encoding="ascii")))
+    assert path.read_bytes() == before

@@ -62,17 +62,25 @@ def test_every_cell_is_compared_and_a_dead_kernel_is_named_within_seconds(tmp_pa
     assert (tmp_path / "results.xml").exists()
 
 
-def test_the_probe_computes_as_a_slower_laptop_does(tmp_path):
+def test_the_probe_computes_as_a_slower_laptop_does_and_hides_what_it_is_told_to(tmp_path):
     names = list(nbval_run.PROBE)
     path = stored(
         tmp_path / "01_probe.ipynb",
-        (f"import os\nprint({{name: os.environ[name] for name in {names}}} == {nbval_run.PROBE})", "True\n"),
+        (
+            f"import os, sys\nprint({{name: os.environ[name] for name in {names}}} == {nbval_run.PROBE})",
+            "True\n",
+        ),
         ("import torch\nprint(torch.backends.cpu.get_cpu_capability(), torch.get_num_threads())", "AVX2 1\n"),
+        (
+            "import importlib.util\nprint(importlib.util.find_spec('tqdm'), 'tqdm' in sys.modules)",
+            "None True\n",
+        ),
+        ("try:\n    import tqdm\nexcept ImportError:\n    print('hidden')", "hidden\n"),
     )
     if "AVX2" not in _capability() and "AVX512" not in _capability():
         pytest.skip("this processor has no AVX2")
-    status, output = run("probe", path)
-    assert status == 0 and "2 passed" in output, output
+    status, output = run("probe", path, "--without", "tqdm")
+    assert status == 0 and "4 passed" in output, output
     assert "ATEN_CPU_CAPABILITY=avx2" in output
 
 
@@ -94,7 +102,7 @@ def test_a_stripped_notebook_fails_before_nbval_would_pass_it(command, tmp_path,
     path = write(bare_notebook("print(1)"), tmp_path / "01_a.ipynb")
     assert main([command, str(path)]) == 2
     assert (
-        "01_a.ipynb would pass without being compared: cell 0: has not been executed"
+        "01_a.ipynb would pass without being compared: cell 0 (print(1)): has not been executed"
         in capsys.readouterr().err
     )
 

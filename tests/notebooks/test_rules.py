@@ -137,6 +137,9 @@ BROKEN: list[tuple[str, Break, str, str]] = [
     ("Windows path", say("print(1", r"C:\Users\rahim\x.pt"), "machine", "a path of one machine"),
     ("path in source", edit("print(1", "print(", "open('/home/rahim/x'); print("), "machine", "its source"),
     ("pip log", say("print(1", "Collecting torch\n"), "pip-log", "log of an installation"),
+    ("raw tensor", say("print(1", "tensor([[0.1, 0.2]])\n"), "portable", "not raw tensors"),
+    ("raw float", say("print(1", "loss 0.30000001192\n"), "portable", "'0.30000001192': round it"),
+    ("version", say("print(1", "torch 2.13.0+cpu\n"), "portable", "versions differ"),
     ("long output", say("print(1", LONG), "size", "68 KB of text; 64 are allowed"),
     ("long HTML", show("print(1", text_html=LONG), "size", "68 KB of text"),
     (
@@ -357,7 +360,7 @@ def test_links_between_lessons_are_followed_to_their_headings(tmp_path):
     assert found(notebook, tmp_path) == []
     edit("## Recap", "#Recap", "#Lost")(notebook)
     assert found(notebook, tmp_path) == [
-        "cell 13: links to '02_other.ipynb#Lost', but there is no such heading. [links]"
+        "cell 13 (## Recap): links to '02_other.ipynb#Lost', but there is no such heading. [links]"
     ]
 
 
@@ -377,7 +380,10 @@ def test_check_reports_each_notebook_and_fails(tmp_path, capsys):
     assert main([str(tmp_path / "notebooks")]) == 1
     output = capsys.readouterr().out
     assert "01_sample.ipynb: all rules kept" in output
-    assert "cell 1: has not been executed: run `refresh` on this notebook. [executed]" in output
+    assert (
+        "cell 1 (import course_lib): has not been executed: run `refresh` on this notebook. [executed]"
+        in output
+    )
 
 
 def test_code_may_come_in_any_kind_of_cell(tmp_path):

@@ -32,6 +32,9 @@ def parser() -> argparse.ArgumentParser:
     for command in (lessons, refresh, solved, nbval, probe):
         command.add_argument("--cell-timeout", type=int, metavar="SECONDS", help="limit for one cell")
     for command in (nbval, probe):
+        command.add_argument(
+            "--without", action="append", default=[], metavar="PACKAGE", help="hide a package"
+        )
         command.add_argument("--junitxml", metavar="PATH", help="also write pytest's results there")
         command.add_argument(
             "--pytest", action="append", default=[], metavar="ARG", help="passed on to pytest; repeatable"
@@ -82,10 +85,15 @@ def _run(arguments: argparse.Namespace) -> int:
         case _:
             from course_lib.classroom.notebooks import nbval_run
 
-            run = nbval_run.strict if arguments.command == "nbval" else nbval_run.probe
+            results = [f"--junitxml={arguments.junitxml}"] if arguments.junitxml else []
             try:
-                results = [f"--junitxml={arguments.junitxml}"] if arguments.junitxml else []
-                return run(arguments.names, pytest_arguments=[*arguments.pytest, *results], **limit)
+                return nbval_run.compare(
+                    arguments.names,
+                    as_a_slower_laptop=arguments.command == "probe",
+                    without=arguments.without,
+                    pytest_arguments=[*arguments.pytest, *results],
+                    **limit,
+                )
             except nbval_run.NothingToCompare as error:
                 print(f"{arguments.command}: {error}", file=sys.stderr)
                 return 2

@@ -5,6 +5,7 @@ nothing, a tag misspelt, a figure without words or a link that leads nowhere: th
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from nbformat import NotebookNode
@@ -32,7 +33,7 @@ RULES = (
 def problems(notebook: NotebookNode, path: Path) -> list[Problem]:
     """Every broken rule of a notebook that lies (or will lie) at `path`, in the order of its cells."""
     lesson = LessonFile(notebook, path)
-    found = [problem for rule in RULES for problem in rule(lesson)]
+    found = [_located(problem, lesson) for rule in RULES for problem in rule(lesson)]
     return sorted(found, key=lambda problem: -1 if problem.cell is None else problem.cell)
 
 
@@ -44,7 +45,15 @@ def proves_something(notebook: NotebookNode, path: Path) -> list[Problem]:
         rules_outputs.printed_is_stored,
         rules_outputs.something_is_compared,
     )
-    return [problem for rule in rules for problem in rule(lesson)]
+    return [_located(problem, lesson) for rule in rules for problem in rule(lesson)]
+
+
+def _located(problem: Problem, lesson: LessonFile) -> Problem:
+    """The problem with the first words of its cell: JupyterLab shows no numbers beside most cells."""
+    if problem.cell is None or problem.cell >= len(lesson.cells):
+        return problem
+    line = next(iter(lesson.cells[problem.cell].source.strip().splitlines()), "")
+    return replace(problem, near=line if len(line) <= 30 else f"{line[:29]}…")
 
 
 def main(names: Sequence[str]) -> int:

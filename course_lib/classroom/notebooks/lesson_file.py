@@ -16,15 +16,16 @@ _HEADING = re.compile(r"^ {0,3}(#{1,6})\s+(.+?)\s*#*\s*$")
 
 @dataclass(frozen=True)
 class Problem:
-    """One broken rule. `cell` is the cell's index in the file, from 0, or None for the notebook as a
-    whole."""
+    """One broken rule. `cell` is the cell's index in the file, from 0, and `near` the words it begins with;
+    None for the notebook as a whole."""
 
     rule: str
     message: str
     cell: int | None = None
+    near: str = ""
 
     def __str__(self) -> str:
-        where = "" if self.cell is None else f"cell {self.cell}: "
+        where = "" if self.cell is None else f"cell {self.cell} ({self.near}): "
         return f"{where}{self.message} [{self.rule}]"
 
 

@@ -31,16 +31,17 @@ def watch_tree(pid: int, peak: Peak, interval: float = 0.1) -> Iterator[Peak]:
     finished = threading.Event()
 
     def sample() -> None:
-        while not finished.wait(interval):
+        while True:  # the first sample at once: a short notebook must not report zero
             peak.saw(_tree_bytes(pid))
             peak.saw(_high_water_mark(pid))
+            if finished.wait(interval):
+                return
 
     thread = threading.Thread(target=sample, name="peak-memory", daemon=True)
     thread.start()
     try:
         yield peak
     finally:
-        peak.saw(_high_water_mark(pid))
         finished.set()
         thread.join()
 

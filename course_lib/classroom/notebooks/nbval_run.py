@@ -1,6 +1,6 @@
 """Run nbval over the course: execute every notebook again and compare each stored output.
 
-`strict` computes as this machine does, `probe` as a slower laptop would: AVX2, one thread. An output on
+Strictly, and computing either as this machine does or as a slower laptop would: AVX2, one thread. An output on
 which the two disagree was printed too finely. Neither passes over nothing: no notebooks, a notebook that
 was not executed, one that stores nothing to compare, are failures before nbval starts.
 """
@@ -8,6 +8,7 @@ was not executed, one that stores nothing to compare, are failures before nbval 
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -30,20 +31,34 @@ class NothingToCompare(ValueError):
     """The comparison would be empty, or cannot be made here; the message says why."""
 
 
-def strict(
-    names: Sequence[str], *, cell_timeout: float = CELL_TIMEOUT, pytest_arguments: Sequence[str] = ()
+def compare(
+    names: Sequence[str],
+    *,
+    as_a_slower_laptop: bool = False,
+    without: Sequence[str] = (),
+    cell_timeout: float = CELL_TIMEOUT,
+    pytest_arguments: Sequence[str] = (),
 ) -> int:
-    """nbval, strict. Returns pytest's exit status; raises `NothingToCompare` before it starts."""
-    return _nbval(names, {}, cell_timeout, pytest_arguments)
+    """nbval, strict. Returns pytest's exit status; raises `NothingToCompare` before it starts.
+
+    as_a_slower_laptop: with the instructions and the one thread of one. without: packages that the notebooks
+    must not find, though they are installed: with and without xFormers they show the same lines.
+    """
+    with tempfile.TemporaryDirectory(prefix="course-nbval-") as folder:
+        environment = dict(PROBE) if as_a_slower_laptop else {}
+        if environment:
+            print("Portability probe:", *(f"{name}={value}" for name, value in PROBE.items()), flush=True)
+        if without:
+            environment["PYTHONPATH"] = _hide(without, Path(folder))
+            print("Hidden from the notebooks:", *without, flush=True)
+        return _nbval(names, environment, cell_timeout, pytest_arguments)
 
 
-def probe(
-    names: Sequence[str], *, cell_timeout: float = CELL_TIMEOUT, pytest_arguments: Sequence[str] = ()
-) -> int:
-    """The same with the instructions and the one thread of a slower laptop."""
-    settings = " ".join(f"{name}={value}" for name, value in PROBE.items())
-    print(f"Portability probe: {settings}", flush=True)
-    return _nbval(names, PROBE, cell_timeout, pytest_arguments)
+def _hide(packages: Sequence[str], folder: Path) -> str:
+    """A PYTHONPATH under which importing one of `packages` fails as if it were not installed."""
+    lines = [f"import sys\nsys.modules[{name!r}] = None\n" for name in packages]
+    (folder / "sitecustomize.py").write_text("".join(lines), encoding="utf-8")
+    return os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 def _nbval(
@@ -69,7 +84,8 @@ def _nbval(
     ]
     # Each worker has a kernel that would otherwise take every core.
     threads = {} if workers == 1 or "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": "1"}
-    return subprocess.run(command, env={**os.environ, **threads, **environment}, check=False).returncode
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    return subprocess.run(command, env={**inherited, **threads, **environment}, check=False).returncode
 
 
 def _root_of(paths: Sequence[Path]) -> Path:

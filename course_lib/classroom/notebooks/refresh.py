@@ -43,7 +43,7 @@ def refresh(
         )
         for problem in check.problems(fresh, path):
             failed += 1
-            console.print(f"    {problem}", highlight=False, markup=False)
+            console.print(f"    {problem}", highlight=False, markup=False, soft_wrap=True)
     return 1 if failed else 0
 
 

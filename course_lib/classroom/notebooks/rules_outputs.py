@@ -28,6 +28,11 @@ _PIP = re.compile(
     r"Note: you may need to restart the kernel)",
     re.MULTILINE,
 )
+_TOO_FINE = (
+    (re.compile(r"\btensor\(|\barray\("), "print shapes, integers or rounded floats, not raw tensors"),
+    (re.compile(r"\d\.\d{7,}"), "round it, as processors differ in the last digits"),
+    (re.compile(r"\b\d+\.\d+\.\d+\+(?:cpu|cu\d+|rocm[\d.]+)"), "versions differ from machine to machine"),
+)
 _ERROR_TAGS = ("raises-exception", "nbval-raises-exception")
 
 
@@ -117,6 +122,19 @@ def nothing_of_one_machine(lesson: LessonFile) -> Iterator[Problem]:
         for pattern, name in _MACHINE[1:]:
             if match := pattern.search(cell.source):
                 yield Problem("machine", f"its source holds {name}: {match[0][:60]!r}.", index)
+
+
+def printed_for_every_machine(lesson: LessonFile) -> Iterator[Problem]:
+    """What is compared is printed so that AVX2, AVX-512, AMX and one thread agree on it."""
+    for index, cell in lesson.code:
+        if not is_compared(cell):
+            continue
+        for kind, text in output_texts(cell):
+            if kind not in ("stdout", "text/plain"):
+                continue
+            for pattern, advice in _TOO_FINE:
+                if match := pattern.search(text):
+                    yield Problem("portable", f"its output holds {match[0][:40]!r}: {advice}.", index)
 
 
 def outputs_are_small(lesson: LessonFile) -> Iterator[Problem]:
@@ -214,6 +232,7 @@ RULES = (
     errors_are_announced,
     nothing_on_stderr,
     nothing_of_one_machine,
+    printed_for_every_machine,
     outputs_are_small,
     widgets_leave_a_picture,
     in_canonical_form,
