@@ -37,6 +37,11 @@ _EVIDENCE: Final = re.compile(
 # Letters of Czech, Polish, Turkish … that no Bijoy font uses (it uses those of Windows-1252, such as š and œ).
 _FOREIGN: Final = re.compile(r"[\u0100-\u0151\u0154-\u015f\u0162-\u0177\u0179-\u017c]")
 
+BIJOY_ADVICE: Final = (
+    "Bangla typed for a Bijoy font (SutonnyMJ), which is Latin letters to any other program; convert the file with "
+    "a Bijoy-to-Unicode converter first"
+)
+
 _SHARE: Final = 0.3
 _FEWEST: Final = 3
 

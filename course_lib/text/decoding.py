@@ -6,9 +6,12 @@ A file saved on Windows may be UTF-16 or the machine's own code page; opened car
 
 import codecs
 import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NoReturn
+
+from .bijoy import BIJOY_ADVICE, looks_like_bijoy
 
 _BLOCK: Final = 1 << 16  # bytes read at a time
 _SAVE_AS_UTF8: Final = "save it again as UTF-8 (Notepad: Save as, Encoding: UTF-8)"
@@ -19,6 +22,14 @@ _OTHER_MARKS: Final = (
     (codecs.BOM_UTF32_BE, "UTF-32"),
     (codecs.BOM_UTF16_LE, "UTF-16"),
     (codecs.BOM_UTF16_BE, "UTF-16"),
+)
+
+
+# The bytes of Bangla letters, E0 A6 … and E0 A7 …, read in a code page and saved as UTF-8.
+TWICE_ENCODED: Final = re.compile(r"(?:à[¦§].){3}")
+TWICE_ENCODED_ADVICE: Final = (
+    "this is Bangla whose UTF-8 was taken for Windows-1252 and encoded once more (à¦¬ for ব); go back to the original "
+    "file and open it as UTF-8"
 )
 
 
@@ -37,7 +48,7 @@ def text_blocks(path: Path) -> Iterator[str]:
     """
     newlines = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("strict"), translate=True)
     line = 1
-    at_start = True
+    at_start = only_ascii = True
     with path.open("rb") as source:
         while True:
             block = source.read(_BLOCK)
@@ -51,11 +62,12 @@ def text_blocks(path: Path) -> Iterator[str]:
                 text = newlines.decode(block, final=not block)
             except UnicodeDecodeError as error:
                 line += _line_ends(error.object[: error.start])
-                refuse(path, line, _why_not_utf8(error))
+                refuse(path, line, _why_not_utf8(error, only_ascii))
             if "\0" in text:
                 line += text[: text.index("\0")].count("\n")
                 refuse(path, line, _why_nul(block))
             line += text.count("\n")
+            only_ascii = only_ascii and text.isascii()
             yield text
             if not block:
                 return
@@ -71,14 +83,17 @@ def _line_ends(data: bytes) -> int:
     return data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
 
 
-def _why_not_utf8(error: UnicodeDecodeError) -> str:
+def _why_not_utf8(error: UnicodeDecodeError, only_ascii: bool) -> str:
     data, byte = error.object, error.object[error.start]
     if _looks_like_utf16(data):
         return f"this file is not UTF-8; it looks like UTF-16 without a byte order mark; {_SAVE_AS_UTF8}"
-    if error.reason == "unexpected end of data" and error.end == len(data):
+    # After nothing but ASCII the last byte is more likely a letter of a code page, such as é, than a cut character.
+    if error.reason == "unexpected end of data" and not only_ascii:
         return "the file ends in the middle of a character; it was cut short, so copy or download it again"
     if byte == 0xED and data[error.start + 1] >= 0xA0:
         return "this line holds a surrogate, half of a UTF-16 pair, written as UTF-8; make the file again"
+    if looks_like_bijoy(data[:4096].decode("cp1252", errors="replace")):
+        return f"the byte 0x{byte:02X} is not UTF-8; this looks like {BIJOY_ADVICE}"
     around = data[max(0, error.start - 12) : error.start + 12].decode("cp1252", errors="replace")
     return (
         f"the byte 0x{byte:02X} is not UTF-8; it looks like Windows-1252 or another code page "

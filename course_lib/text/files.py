@@ -15,9 +15,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
-from .bijoy import BijoyEvidence, bijoy_evidence
+from .bijoy import BIJOY_ADVICE, BijoyEvidence, bijoy_evidence
 from .cutting import bounded_pieces
-from .decoding import refuse, text_blocks
+from .decoding import TWICE_ENCODED, TWICE_ENCODED_ADVICE, refuse, text_blocks
 from .documents import Document
 from .normalize import normalize_bangla
 from .script import script_language
@@ -29,6 +29,7 @@ Split = Literal["paragraph", "line", "file"]
 _LONGEST_JSON_LINE: Final = 16 << 20
 # Bijoy is judged over this many words at a time, so that a short line of odd names is not enough.
 _JUDGED_WORDS: Final = 30
+_LET_THROUGH: Final = "If it is something else, pass check_encoding=False"
 
 
 class _Raw(NamedTuple):
@@ -44,7 +45,7 @@ def read_documents(
     text_key: str = "text",
     longest: int = 100_000,
     normalize: bool = True,
-    check_bijoy: bool = True,
+    check_encoding: bool = True,
 ) -> Iterator[Document]:
     """Yield the documents of one or several UTF-8 files, in order, without holding any file in memory.
 
@@ -58,8 +59,8 @@ def read_documents(
 
     Paths are checked at the call: FileNotFoundError, IsADirectoryError, or ValueError for another suffix.
     Reading raises ValueError, with file and line, for: an empty file, an encoding other than UTF-8, a NUL, a
-    line that is no JSON object or lacks ``text_key``, a lone surrogate, Bangla in the encoding of a Bijoy
-    font. ``check_bijoy=False`` lets text pass that is wrongly taken for Bijoy.
+    line that is no JSON object or lacks ``text_key``, a lone surrogate, Bangla in the encoding of a Bijoy font,
+    Bangla that was encoded twice. ``check_encoding=False`` lets text pass that is wrongly taken for these two.
     """
     if split not in ("paragraph", "line", "file"):
         raise ValueError(f'split: expected "paragraph", "line" or "file", got {split!r}')
@@ -74,7 +75,7 @@ def read_documents(
     def documents(file: Path) -> Iterator[Document]:
         found = False
         raws = read[file.suffix.lower()](file)
-        for number, raw in enumerate(_without_bijoy(file, raws) if check_bijoy else raws, start=1):
+        for number, raw in enumerate(_rightly_encoded(file, raws) if check_encoding else raws, start=1):
             found = True
             yield _document(file.stem, number, raw, normalize)
         if not found:
@@ -146,10 +147,10 @@ def _read_json_lines(path: Path, text_key: str, longest: int) -> Iterator[_Raw]:
             continue
         try:
             record = json.loads(line)
-        except json.JSONDecodeError as error:
+        except ValueError as error:  # a JSONDecodeError, or an integer of thousands of digits
+            why = f"{error.msg}, column {error.colno}" if isinstance(error, json.JSONDecodeError) else error
             example = f'{{"{text_key}": "…"}}'
-            problem = f"this line is not JSON ({error.msg}, column {error.colno})"
-            refuse(path, number, f"{problem}; write one object a line, such as {example}")
+            refuse(path, number, f"this line is not JSON ({why}); write one object a line, such as {example}")
         except RecursionError:
             refuse(path, number, "this line is nested too deeply to be read")
         if not isinstance(record, dict):
@@ -206,12 +207,14 @@ def _json_name(value: object) -> str:
     return names.get(type(value), "a number")
 
 
-def _without_bijoy(path: Path, raws: Iterator[_Raw]) -> Iterator[_Raw]:
-    """Pass documents on once the words they stand among are known not to be Bijoy."""
+def _rightly_encoded(path: Path, raws: Iterator[_Raw]) -> Iterator[_Raw]:
+    """Pass documents on once the words they stand among are known to be what they say they are."""
     window: list[_Raw] = []
     words = 0
     evidence = BijoyEvidence()
     for raw in raws:
+        if TWICE_ENCODED.search(raw.text):
+            refuse(path, _line_of(path, raw, TWICE_ENCODED.search), f"{TWICE_ENCODED_ADVICE}. {_LET_THROUGH}")
         window.append(raw)
         words += raw.text.count(" ") + raw.text.count("\n") + 1
         evidence += bijoy_evidence(raw.text)
@@ -224,19 +227,18 @@ def _without_bijoy(path: Path, raws: Iterator[_Raw]) -> Iterator[_Raw]:
 
 
 def _refuse_bijoy(path: Path, window: list[_Raw], evidence: BijoyEvidence) -> None:
-    if not evidence.convinces:
-        return
-    first = next(raw for raw in window if bijoy_evidence(raw.text).hits)
-    offset, shown = next(
-        (i, line) for i, line in enumerate(first.text.split("\n")) if bijoy_evidence(line).hits
-    )
-    refuse(
-        path,
-        first.line + (0 if path.suffix.lower() == ".jsonl" else offset),
-        f"“{shown.strip()[:40]}” looks like Bangla typed for a Bijoy font (SutonnyMJ), which is Latin "
-        "letters to any other program; convert the file with a Bijoy-to-Unicode converter first. If it is no "
-        "Bangla, pass check_bijoy=False",
-    )
+    if evidence.convinces:
+        first = next(raw for raw in window if bijoy_evidence(raw.text).hits)
+        line = _line_of(path, first, lambda text: bijoy_evidence(text).hits)
+        shown = next(text for text in first.text.split("\n") if bijoy_evidence(text).hits)
+        refuse(path, line, f"“{shown.strip()[:40]}” looks like {BIJOY_ADVICE}. {_LET_THROUGH}")
+
+
+def _line_of(path: Path, raw: _Raw, found: Callable[[str], object]) -> int:
+    """The line of the file where ``found`` first holds; a document of a .jsonl file has only one."""
+    if path.suffix.lower() == ".jsonl":
+        return raw.line
+    return next(number for number, line in enumerate(raw.text.split("\n"), start=raw.line) if found(line))
 
 
 def _document(name: str, number: int, raw: _Raw, normalize: bool) -> Document:

@@ -15,8 +15,9 @@ It respells and never rewrites: what the reader sees stays the same. Hence it le
 from composition, for good. Compare Bangla strings only after both have been through here.
 
 Sources: The Unicode Standard 12.2 (Bengali: khanda ta, ra + ya-phala), UAX 15 (NFC), and HarfBuzz with Noto
-Sans and Noto Serif Bengali, which shape both spellings of each join below to the same glyphs (two pictures
-improve: ব় before hasant becomes a proper reph, and র্ before an old-style ৎ finds its place).
+Sans Bengali, which shapes both spellings of each join below to the same glyphs, in every word of the corpus that
+has one. In two cases the joined spelling alone is shaped well: র typed as ব় becomes a reph before a consonant
+(সূর্য), and ৎ typed the old way keeps clear of the ে or the reph beside it (বিদ্যুৎকেন্দ্র, ভর্ৎসনা).
 """
 
 import re

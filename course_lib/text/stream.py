@@ -7,6 +7,7 @@ A token of a byte-level BPE may end inside a character, and a character inside a
 import codecs
 from collections.abc import Mapping, Sequence
 from operator import index
+from typing import SupportsIndex
 
 from .graphemes import finished_length
 
@@ -27,7 +28,7 @@ class TextStream:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._waiting = ""
 
-    def push(self, token: int) -> str:
+    def push(self, token: SupportsIndex) -> str:
         """Take one id and return the graphemes that are now complete, perhaps none.
 
         Raises ValueError if the id is not in the vocabulary, TypeError if it is no integer.
@@ -48,7 +49,7 @@ class TextStream:
         return rest
 
 
-def checked_id(token: int, vocab_size: int) -> int:
+def checked_id(token: SupportsIndex, vocab_size: int) -> int:
     """Return ``token`` as an int. Raises TypeError if it is no integer, ValueError if it is not in the
     vocabulary."""
     try:

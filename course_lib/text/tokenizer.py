@@ -14,10 +14,10 @@ as ids only, ``tokenizer.end_of_text`` and ``tokenizer.pad``.
 """
 
 import os
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, SupportsIndex
 
 import tokenizers
 from tokenizers import decoders, models, pre_tokenizers, trainers
@@ -85,7 +85,7 @@ class Tokenizer:
         refuse_lone_surrogate(text, "text")
         return self._backend.encode(text, add_special_tokens=False).ids
 
-    def decode(self, ids: Iterable[int], *, show_special: bool = False) -> str:
+    def decode(self, ids: Iterable[SupportsIndex], *, show_special: bool = False) -> str:
         """Return the text of ``ids``: any iterable of ints, or a 1-D tensor.
 
         Bytes that are no UTF-8 (a model may write any ids) become U+FFFD, as everywhere in Unicode. Special
@@ -147,7 +147,17 @@ class Tokenizer:
         pieces)."""
         return [piece.text for piece in self.pieces(text)]
 
-    def token_bytes(self, token: int) -> bytes:
+    def pattern_pieces(self, text: str) -> list[str]:
+        """Return what the pattern alone cuts ``text`` into, before BPE joins bytes within each piece.
+
+        There are at least as many tokens. GPT-2's pattern cuts inside graphemes, so do not show these as text:
+        show their number.
+        """
+        refuse_lone_surrogate(text, "text")
+        cuts = self._backend.pre_tokenizer.pre_tokenize_str(text)
+        return [text[start:end] for _, (start, end) in cuts]
+
+    def token_bytes(self, token: SupportsIndex) -> bytes:
         """Return the UTF-8 bytes that one id stands for: perhaps half a character, and b"" for a special
         token."""
         return self._bytes[checked_id(token, self.vocab_size)] or b""
@@ -187,6 +197,10 @@ class Tokenizer:
                 f"{tokenizers.__version__} can read ({error})"
             ) from error
         return cls(backend)
+
+    def __reduce__(self) -> tuple[Callable[[str], "Tokenizer"], tuple[str]]:
+        # The backend's own pickle forgets encode_special_tokens.
+        return _from_json, (self.to_json(),)
 
     def __repr__(self) -> str:
         return f"Tokenizer(vocab_size={self.vocab_size})"
@@ -244,6 +258,10 @@ def refuse_lone_surrogate(text: str, name: str) -> None:
         ) from None
 
 
+def _from_json(text: str) -> Tokenizer:
+    return Tokenizer(tokenizers.Tokenizer.from_str(text))
+
+
 def _pre_tokenizer(pattern: Pattern) -> pre_tokenizers.PreTokenizer:
     if pattern == "gpt2":
         return pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
@@ -289,7 +307,7 @@ def _token_bytes(backend: tokenizers.Tokenizer, special: Container[int]) -> Sequ
     return table
 
 
-def _plain_ids(ids: Iterable[int]) -> Iterable[int]:
+def _plain_ids(ids: Iterable[SupportsIndex]) -> Iterable[SupportsIndex]:
     if isinstance(ids, (str, bytes)):
         raise TypeError(f"ids: expected token ids, got {type(ids).__name__}")
     # A tensor iterates as 0-d tensors, which do not index a list quickly; its list does.

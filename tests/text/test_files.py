@@ -148,7 +148,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, kind: str) -> None:
     with path.open("w", encoding="utf-8") as file:
         for _ in range(2_000_000 // len(unit.encode("utf-8"))):
             file.write(unit)
-    documents = read_documents(path, longest=3_000, check_bijoy=kind != "one Bangla line without spaces")
+    documents = read_documents(path, longest=3_000, check_encoding=kind != "one Bangla line without spaces")
     total, peak = _peak(shuffled(documents, buffer_size=10, seed=0))
     assert total > 600_000
     assert peak < 1_000_000
@@ -161,6 +161,8 @@ def test_nothing_is_read_before_the_first_document_is_asked_for(tmp_path: Path) 
 
 
 BIJOY = to_bijoy("আমার সোনার বাংলা, আমি তোমায় ভালোবাসি।")
+
+TWICE = "নদীর".encode().decode("cp1252", errors="replace")
 
 
 @pytest.mark.error_messages
@@ -248,7 +250,24 @@ class TestErrors:
                 BIJOY,
                 "a Bijoy font (SutonnyMJ), which is Latin letters to any other program; convert the file",
             ),
-            ("a.txt", BIJOY, "If it is no Bangla, pass check_bijoy=False"),
+            ("a.txt", BIJOY, "If it is something else, pass check_encoding=False"),
+            (
+                "a.txt",
+                BIJOY.encode("cp1252"),
+                "line 1: the byte 0x87 is not UTF-8; this looks like Bangla typed for",
+            ),
+            ("a.txt", b"un caf\xe9", "line 1: the byte 0xE9 is not UTF-8; it looks like Windows-1252"),
+            (
+                "a.txt",
+                f"ঠিক\n{TWICE}",
+                "line 2: this is Bangla whose UTF-8 was taken for Windows-1252 and encoded",
+            ),
+            ("a.jsonl", f'{{"text": "a\\n{TWICE}"}}', "line 1: this is Bangla whose UTF-8 was taken for"),
+            (
+                "a.jsonl",
+                b'{"text": "a", "n": ' + b"1" * 5000 + b"}",
+                "line 1: this line is not JSON (Exceeds",
+            ),
             ("a.jsonl", '{"text": "ঠিক"}\n' + json.dumps({"text": f"a\n{BIJOY}"}), "a.jsonl, line 2: “Avgvi"),
         ],
     )
@@ -296,4 +315,6 @@ class TestErrors:
             read_documents(path, longest=0)
 
     def test_bijoy_can_be_let_through(self, tmp_path: Path) -> None:
-        assert texts(write(tmp_path / "a.txt", BIJOY), check_bijoy=False) == [BIJOY.removesuffix("|") + "|"]
+        assert texts(write(tmp_path / "a.txt", BIJOY), check_encoding=False) == [
+            BIJOY.removesuffix("|") + "|"
+        ]

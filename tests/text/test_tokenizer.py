@@ -1,5 +1,7 @@
+import copy
 import json
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -31,8 +33,7 @@ def gpt2_like() -> Tokenizer:
 
 def cut(tokenizer: Tokenizer, text: str) -> list[str]:
     """What the pattern alone makes of a text, before BPE."""
-    pieces = tokenizer._backend.pre_tokenizer.pre_tokenize_str(text)
-    return [text[start:end] for _, (start, end) in pieces]
+    return tokenizer.pattern_pieces(text)
 
 
 @given(st.one_of(ANY_TEXT, BANGLA))
@@ -221,6 +222,11 @@ def test_saving_and_loading_changes_nothing(tokenizer: Tokenizer, tmp_path: Path
     assert again.to_json() == tokenizer.to_json()
     assert again.encode("<|endoftext|> নদী") == tokenizer.encode("<|endoftext|> নদী")
     assert [file.name for file in folder.iterdir()] == ["t.json"]
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda original: pickle.loads(pickle.dumps(original))])
+def test_a_copy_also_takes_special_tokens_literally(tokenizer: Tokenizer, duplicate) -> None:
+    assert duplicate(tokenizer).encode("<|endoftext|> নদী") == tokenizer.encode("<|endoftext|> নদী")
 
 
 def test_transformers_reads_the_file_and_finds_the_same_ids(tokenizer: Tokenizer, tmp_path: Path) -> None:
