@@ -1,6 +1,6 @@
 """The people of the stories: children with names used in Bangladesh, their families, and elders they meet."""
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
@@ -39,18 +39,25 @@ _KIN: dict[str, dict[str, tuple[str, str, Literal["m", "f"]]]] = {
 }
 
 
-def kin(*relations: str, of: str = "hero") -> Callable[[Cast, Random], Person]:
-    """A rule that casts an elder of `of`'s family, called what her community calls her."""
+@dataclass(frozen=True)
+class Kin:
+    """A rule that casts an elder of the family of the role `of`, called what her community calls her."""
 
-    def choose(cast: Cast, rng: Random) -> Person:
-        child = cast[of]
+    relations: tuple[str, ...]
+    of: str
+
+    def __call__(self, cast: Cast, rng: Random) -> Person:
+        child = cast[self.of]
         assert isinstance(child, Person)
-        relation = rng.choice(relations)
+        relation = rng.choice(self.relations)
         words = _KIN[relation]
         bn, en, gender = words.get(child.community) or words[""]
         return Person(bn, en, gender, child.community, honoured=True, kin=relation)
 
-    return choose
+
+def kin(*relations: str, of: str = "hero") -> Kin:
+    """One of the `relations` of the role `of`: `kin("mother", "aunt")`."""
+    return Kin(relations, of)
 
 
 def _elders(

@@ -2,7 +2,18 @@
 
 from .story_people import DOCTORS, SHOPKEEPER, kin
 from .story_plot import Plot, beat
-from .story_words import DISHES, EVENING_FUN, FRUITS, GIFTS, RIDDLES, SICKNESSES, festival_of, number, times
+from .story_words import (
+    DISHES,
+    EVENING_FUN,
+    FRUITS,
+    GIFTS,
+    RIDDLES,
+    SICKNESSES,
+    festival_of,
+    number,
+    price_of,
+    times,
+)
 
 COOKING = Plot(
     "cooking",
@@ -18,10 +29,9 @@ COOKING = Plot(
         beat(1,
              ("{when} {hero} আর {friend} {hero:র} {elder:র} সঙ্গে {dish} রান্না [করা hero+friend past]।",
               "{when}, {hero} and {friend} cooked {dish} with {hero:'s} {elder:kin}."),
-             ("{when} {hero} [বলা hero past], “আজ আমরা {dish} রান্না করব।” {friend} আর {hero:র} {elder} "
-              "রাজি হয়ে [যাওয়া friend+elder past]।",
-              "{when}, {hero} said, “Today we will cook {dish}.” {friend} and {hero:'s} {elder:kin} "
-              "agreed.")),
+             ("{when} {hero} [বলা hero past], “আজ আমরা {dish} রান্না করব।” {hero:র} {elder} আর {friend} রাজি "
+              "হয়ে [যাওয়া elder+friend past]।",
+              "{when}, {hero} said, “Today we will cook {dish}.” {hero:'s} {elder:kin} and {friend} agreed.")),
         beat(4,
              ("প্রথমে তারা ভালো করে হাত ধুয়ে [নেওয়া hero+friend past]।",
               "First they washed their hands well.")),
@@ -239,8 +249,8 @@ POWER_CUT = Plot(
              ("{hero:র} {elder} এসে একটি মোমবাতি [জ্বালানো elder past]।",
               "{hero:'s} {elder:kin} came and lit a candle.")),
         beat(2,
-             ("মোমবাতির আলোয় তারা {fun:hero+friend past}, আর {hero} আর {friend:র} খুব মজা লাগল।",
-              "They {fun:past} by candlelight, and {hero} and {friend} enjoyed it very much.")),
+             ("মোমবাতির আলোয় {hero} আর {friend} {fun:hero+friend past}, আর তাদের খুব মজা লাগল।",
+              "{hero} and {friend} {fun:past} by candlelight and enjoyed it very much.")),
         beat(7,
              ("{elder} [বলা elder past], “আমাদের ছোটবেলায় গ্রামে বিদ্যুৎ ছিল না।”",
               "{elder} said, “When I was small, there was no electricity in our village.”")),
@@ -270,7 +280,7 @@ MARKET = Plot(
         "when": times("any", without=("evening",)),
         "fruit": FRUITS,
         "n": number(3, 12),
-        "price": number(40, 100, 10),
+        "price": price_of("n"),
         "seller": SHOPKEEPER,
         "elder": kin("mother", "grandmother", "father"),
     },
@@ -284,8 +294,8 @@ MARKET = Plot(
              ("বাজারে অনেক মানুষের ভিড় ছিল।", "The market was full of people."),
              ("বাজারে নানা রকম ফল আর সবজি সাজানো ছিল।", "The market was full of fruit and vegetables.")),
         beat(6,
-             ("“দাম কত?” {hero} জিজ্ঞেস [করা hero past]। “{price} টাকা,” দোকানদার [বলা seller past]।",
-              "“How much are they?” asked {hero}. “They are {price} taka,” said the shopkeeper.")),
+             ("“দাম কত?” {hero} জিজ্ঞেস [করা hero past]। “{price:digits} টাকা,” দোকানদার [বলা seller past]।",
+              "“How much are they?” asked {hero}. “They are {price:digits} taka,” said the shopkeeper.")),
         beat(7,
              ("{hero} পকেটে হাত দিয়ে [দেখা hero past], কিছু টাকা কম আছে।",
               "{hero} put a hand in {hero:his} pocket and saw that there was not enough money.")),
@@ -295,8 +305,8 @@ MARKET = Plot(
         beat(2,
              ("{hero} আর {friend} দুজনের টাকা মিলিয়ে {fruit:গুলো} [কেনা hero+friend past]।",
               "{hero} and {friend} put their money together and bought the {fruit:plural}."),
-             ("{friend} বাকি টাকা [দেওয়া friend past], আর {hero} {fruit:গুলো} কিনে [নেওয়া hero past]।",
-              "{friend} gave the rest of the money, and {hero} bought the {fruit:plural}.")),
+             ("{hero} ভালো ভালো {fruit} বেছে [নেওয়া hero past], আর {friend} সেগুলো ব্যাগে [ভরা friend past]।",
+              "{hero} chose the best {fruit:plural}, and {friend} put them in the bag.")),
         beat(9,
              ("দোকানদার খুশি হয়ে একটি {fruit} বেশি [দেওয়া seller past]।",
               "The shopkeeper was pleased and gave them one more {fruit}.")),

@@ -354,7 +354,7 @@ BOAT_RACE = Plot(
               "Thousands of people were standing on the two banks of the river.")),
         beat(5,
              ("ঢোলের তালে তালে {crew} বৈঠা [চালানো crew past-continuous]।",
-              "{crew} were rowing to the beat of the drums.")),
+              "{crew} pulled their oars to the beat of the drums.")),
         beat(6,
              ("“কোন নৌকা জিতবে?” {friend} জিজ্ঞেস [করা friend past]।",
               "“Which boat will win?” asked {friend}.")),

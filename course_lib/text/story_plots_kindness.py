@@ -114,7 +114,7 @@ HEAVY_BAG = Plot(
              ("“নাও, ব্যাগটি সত্যিই ভারী,” {elder} [বলা elder past]।",
               "“Yes, my dear, the bag is really heavy,” said {elder}.")),
         beat(2,
-             ("তারা {elder:র} ব্যাগটি {elder:তার} বাড়িতে পৌঁছে [দেওয়া hero+friend past]।",
+             ("তারা {elder:র} ব্যাগ বয়ে নিয়ে {elder:তার} বাড়িতে পৌঁছে [দেওয়া hero+friend past]।",
               "They carried the bag to {elder:his} house for {elder:him}."),
              ("দুজনে ব্যাগটি ধরে {elder:কে} বাড়ি পৌঁছে [দেওয়া hero+friend past]।",
               "The two of them took the bag and walked {elder:him} home.")),

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from . import story_bangla as bangla
 from . import story_english as english
 from .story_bangla_verbs import NON_FINITE, conjugate, non_finite
-from .story_cast import Activity, Cast, Entity, Noun, Number, Person, Place
+from .story_cast import Activity, Cast, Entity, Festival, Noun, Number, Person, Place, Riddle, Time
 
 SLOT = re.compile(
     r"\{(?P<role>[a-z]+)(?P<noun>\.noun)?(?::(?P<form>[^}]+))?\}"
@@ -125,48 +125,50 @@ def bangla_form(entity: Entity, form: str, *, bare: bool = False) -> str:
                 return bangla.things(phrase, CASES[form[4:]])
             if form in CASES:
                 return bangla.decline(phrase, CASES[form])
-        case _:
-            if form in CASES and hasattr(entity, "bn"):
+        case Place() | Time():
+            if form in CASES:
                 return bangla.decline(entity.bn, CASES[form])
+        case Riddle() | Festival():
             if hasattr(entity, f"{form}_bn"):
                 return getattr(entity, f"{form}_bn")
     raise ValueError(f"{type(entity).__name__} has no Bangla form {form!r}")
 
 
-ENGLISH_FORMS: dict[tuple[type, str], Callable[..., str]] = {
-    (Noun, "a"): english.with_article,
-    (Noun, "the"): "the {}".format,
-    (Noun, "plural"): english.plural,
-    (Noun, "title"): str.title,
-    (Activity, "past"): english.past,
-    (Activity, "ing"): english.ing,
-    (Person, "'s"): english.possessive,
-    (Place, "to"): "to {}".format,
-    (Place, "title"): str.title,
+ENGLISH_FORMS: dict[type, dict[str, Callable[[str], str]]] = {
+    Person: {"": str, "'s": english.possessive},
+    Noun: {
+        "": str,
+        "a": english.with_article,
+        "the": "the {}".format,
+        "plural": english.plural,
+        "title": str.title,
+    },
+    Place: {"": str, "to": "to {}".format},
+    Time: {"": str},
+    Activity: {"": str, "past": english.past, "ing": english.ing},
 }
 
 
 def english_form(entity: Entity, form: str, *, bare: bool = False) -> str:
     """`entity` in the form that an English slot asks for; ValueError names a form that it does not have."""
-    if isinstance(entity, Number):
-        if form == "digits":
-            return str(entity.value)
-        if form == "":
-            return english.number_word(entity.value)
-    elif isinstance(entity, Person) and form.lower() in english.PRONOUNS["m"]:
-        pronoun = english.PRONOUNS[entity.gender][form.lower()]
-        return pronoun.capitalize() if form[0].isupper() else pronoun
-    elif isinstance(entity, Person) and form == "kin":
-        return entity.kin
-    elif isinstance(entity, Place) and form == "in":
-        return entity.at
-    elif hasattr(entity, f"{form}_en"):
-        return getattr(entity, f"{form}_en")
-    elif hasattr(entity, "en"):
-        phrase = entity.noun_en if bare and isinstance(entity, Noun) else entity.en
-        if form == "":
-            return phrase
-        make = ENGLISH_FORMS.get((type(entity), form))
-        if make:
-            return make(phrase)
+    match entity:
+        case Number():
+            if form == "":
+                return english.number_word(entity.value)
+            if form == "digits":
+                return str(entity.value)
+        case Person() if form.lower() in english.PRONOUNS["m"]:
+            pronoun = english.PRONOUNS[entity.gender][form.lower()]
+            return pronoun.capitalize() if form[0].isupper() else pronoun
+        case Person() if form == "kin":
+            return entity.kin
+        case Place() if form == "in":
+            return entity.at
+        case Riddle() | Festival():
+            if hasattr(entity, f"{form}_en"):
+                return getattr(entity, f"{form}_en")
+        case _:
+            forms = ENGLISH_FORMS[type(entity)]
+            if form in forms:
+                return forms[form](entity.noun_en if bare and isinstance(entity, Noun) else entity.en)
     raise ValueError(f"{type(entity).__name__} has no English form {form!r}")

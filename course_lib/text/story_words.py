@@ -63,7 +63,7 @@ YOUNG_ANIMALS: tuple[Noun, ...] = _described(
 )
 FRUITS = _plain(
     "আম=mango; পেয়ারা=guava; কলা=banana; পেঁপে=papaya; কমলা=orange; ডাব=green coconut; "
-    "আনারস=pineapple; জাম্বুরা=pomelo; শসা=cucumber"
+    "আনারস=pineapple; জাম্বুরা=pomelo; আপেল=apple"
 )
 SAPLINGS = _plain(
     "আম=mango; কাঁঠাল=jackfruit; নিম=neem; পেয়ারা=guava; লিচু=litchi; জাম=black plum; বকুল=bakul; কদম=kadam"
@@ -200,7 +200,7 @@ RIDDLES: tuple[Riddle, ...] = (
     Riddle("সবুজ ঘর, লাল মেঝে, ভেতরে কালো কালো পুঁতি। কী সেটা?",
            "A green house, a red floor and little black beads inside. What is it?",
            "তরমুজ", "a watermelon", "গরমের দিনে খেতে ভালো লাগে", "it is good to eat on a hot day"),
-    Riddle("রোদে সঙ্গে সঙ্গে হাঁটে, অন্ধকারে হারিয়ে যায়। কী সেটা?",
+    Riddle("রোদে পাশে পাশে হাঁটে, অন্ধকারে হারিয়ে যায়। কী সেটা?",
            "It walks with me in the sun and is lost in the dark. What is it?",
            "ছায়া", "a shadow", "মাটিতে দেখা যায়", "you can see it on the ground"),
     Riddle("পাতা আছে, কিন্তু গাছ নয়। কী সেটা?",
@@ -254,5 +254,16 @@ def festival_of(role: str) -> Callable[[Cast, Random], Festival]:
         child = cast[role]
         assert isinstance(child, Person)
         return rng.choice(FESTIVALS[child.community])
+
+    return choose
+
+
+def price_of(count: str) -> Callable[[Cast, Random], Number]:
+    """A rule that sets the price in taka of as many things as the role `count` says."""
+
+    def choose(cast: Cast, rng: Random) -> Number:
+        things = cast[count]
+        assert isinstance(things, Number)
+        return Number(things.value * rng.choice((10, 15, 20, 25, 30)))
 
     return choose
