@@ -234,8 +234,12 @@ def ensure_environment(asked: dict[str, bool], *, fresh: bool = False, dry_run: 
         return
     if fresh and VENV.exists():
         say("removing .venv")
-        shutil.rmtree(VENV)
-    if sys.platform == "linux" and not flags["cpu"] and not has_nvidia_gpu():
+        try:
+            shutil.rmtree(VENV)
+        except OSError as error:
+            raise SetupError(f".venv cannot be removed; close the programs that use it. ({error})") from error
+    new = not venv_python(VENV).exists()
+    if new and sys.platform == "linux" and not flags["cpu"] and not has_nvidia_gpu():
         say("no NVIDIA GPU here: on a slow line, `python start.py setup --cpu` downloads gigabytes less")
     make_venv(VENV)
     write_stamp(VENV, flags, finished=None)
