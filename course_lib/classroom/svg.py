@@ -132,7 +132,16 @@ def grid(
             shapes.append(rectangle(x, y, _CELL, _CELL, fill=colour if may else "none"))
             if may:
                 mark = "•" if cells is None else cells[i][j]
-                shapes.append(text(x + _CELL / 2, y + 22, mark, anchor="middle", size=12, colour="#ffffff"))
+                shapes.append(
+                    text(
+                        x + _CELL / 2,
+                        y + 22,
+                        mark,
+                        anchor="middle",
+                        size=18 if cells is None else 12,
+                        colour="#ffffff",
+                    )
+                )
     for i, j in ringed:
         shapes.append(
             rectangle(
