@@ -116,6 +116,7 @@ def test_a_caption_stands_right_after_its_figure():
     cells = [new_code_cell(""), new_code_cell(""), new_markdown_cell("*Late.*")]
     assert caption_after(cells, 0) is None
     assert caption_after(cells, 2) is None
+    assert caption_after([new_code_cell(""), new_code_cell("_x_")], 0) is None
 
 
 def test_a_widget_leaves_its_static_picture_and_no_model():

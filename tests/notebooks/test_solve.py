@@ -190,6 +190,7 @@ def test_a_notebook_that_does_not_fit_its_lesson_is_refused_with_a_sentence(
             "my_bytes = ...  # how many?",
         ),
         ("lesson.check_bytes(...)", "my_bytes", "argument", "..."),
+        ("পাঠ.check_bytes( ... )", "my_bytes", "argument", "..."),
         ("'নদী'; lesson.check_bytes(...)", None, None, None),
     ],
 )
