@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from course_lib.classroom.attempt import attempt, call_problem, is_untouched, undisturbed
-from course_lib.classroom.compare import difference, show
-from course_lib.classroom.exercise import Attempt, Exercise
+from course_lib.classroom.compare import Difference, difference, show
+from course_lib.classroom.exercise import Attempt, Exercise, Mistake
 from course_lib.classroom.messages import say
 
 Values = dict[str, object]
@@ -49,7 +49,7 @@ def examine(exercise: Exercise, function: Any) -> Verdict:
     parameters = call_problem(function, exercise.cases[0])
     if parameters is not None:
         call = _bare_call(exercise)
-        return _not_yet(exercise, "common.wrong_parameters", {"call": call, "parameters": parameters or "()"})
+        return _not_yet(exercise, "common.wrong_parameters", {"call": call, "parameters": parameters})
     with undisturbed():
         attempts = _try_all(exercise, function)
         wrong = next((tried for tried in attempts if not tried.right), None)
@@ -78,14 +78,17 @@ def _try_all(exercise: Exercise, function: Any) -> list[Attempt]:
 
 def _diagnosis(exercise: Exercise, attempts: list[Attempt], wrong: Attempt) -> tuple[str, Values]:
     """The key and values of the one sentence that names what is wrong."""
-    for mistake in exercise.mistakes:
-        if mistake.made_in(attempts, wrong):
-            values: Values = {"call": wrong.call, "got": show(wrong.got), "wanted": show(wrong.wanted)}
-            values["place"] = "result"
-            found = difference(wrong.got, wrong.wanted, wrong.case.tolerance) if wrong.returned else None
-            if found is not None:
-                values |= {name: found.values[name] for name in values if name in found.values}
-            return exercise.key(mistake.key), values | dict(mistake.values(wrong) if mistake.values else {})
+    found = _difference(wrong)
+    values: Values = {
+        "call": wrong.call,
+        "got": show(wrong.got),
+        "wanted": show(wrong.wanted),
+        "place": "result",
+    }
+    values |= {name: value for name, value in found.values.items() if name in values}
+    mistake = _known_mistake(exercise, attempts, wrong)
+    if mistake is not None:
+        return exercise.key(mistake.key), values | dict(mistake.values(wrong) if mistake.values else {})
     if exercise.is_question:
         return "common.answer_wrong", {"id": exercise.id, "got": show(wrong.got)}
     if wrong.timed_out:
@@ -94,17 +97,31 @@ def _diagnosis(exercise: Exercise, attempts: list[Attempt], wrong: Attempt) -> t
         return _crash(wrong)
     if wrong.got is None and wrong.printed.strip():
         return "common.printed_instead", {"call": wrong.call}
-    found = difference(wrong.got, wrong.wanted, wrong.case.tolerance)
-    if found is None or (
-        wrong.case.same is not None and found.key in ("common.wrong_value", "common.wrong_answer")
-    ):
-        # The case has its own `same`: another value may be right too, so no cell of this one is "wrong".
-        return "common.not_the_same", {
-            "call": wrong.call,
-            "got": show(wrong.got),
-            "wanted": show(wrong.wanted),
-        }
+    if wrong.case.same is not None and found.key in ("common.wrong_value", "common.wrong_answer"):
+        return (
+            "common.not_the_same",
+            values,
+        )  # another value may be right too, so no cell of this one is "wrong"
     return found.key, {"call": wrong.call, **found.values}
+
+
+def _known_mistake(exercise: Exercise, attempts: list[Attempt], wrong: Attempt) -> Mistake | None:
+    """The first mistake that fits. One that fits the first wrong case gives way to one that explains them all."""
+    first = next((mistake for mistake in exercise.mistakes if mistake.made_in(attempts, wrong)), None)
+    if first is None or first.when is not None or first.everywhere:
+        return first
+    return next((mistake for mistake in exercise.mistakes if mistake.explains(attempts)), first)
+
+
+def _difference(wrong: Attempt) -> Difference:
+    """What separates a result from the one wanted; also for results that torch itself cannot compare."""
+    if not wrong.returned:
+        return Difference("common.returned_nothing", {})
+    try:
+        found = difference(wrong.got, wrong.wanted, wrong.case.tolerance)
+    except Exception as error:  # a tensor on the meta device, an object whose == raises
+        return Difference("common.not_comparable", {"error": _first_line(error)})
+    return found or Difference("common.not_the_same", {"got": show(wrong.got), "wanted": show(wrong.wanted)})
 
 
 def _crash(wrong: Attempt) -> tuple[str, Values]:
@@ -113,9 +130,13 @@ def _crash(wrong: Attempt) -> tuple[str, Values]:
         return "common.endless_recursion", {"call": wrong.call, "line": _line(wrong)}
     if isinstance(error, SystemExit | KeyboardInterrupt):
         return "common.left", {"call": wrong.call, "error": type(error).__name__, "line": _line(wrong)}
+    return "common.crashed", {"call": wrong.call, "error": _first_line(error), "line": _line(wrong)}
+
+
+def _first_line(error: BaseException | None) -> str:
+    """The exception's type and the first line of its message."""
     first_line = (str(error).strip().splitlines() or [""])[0]
-    message = f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
-    return "common.crashed", {"call": wrong.call, "error": message, "line": _line(wrong)}
+    return f"{type(error).__name__}: {first_line}" if first_line else type(error).__name__
 
 
 def _line(wrong: Attempt) -> str:

@@ -122,8 +122,11 @@ class Mistake:
                 return bool(self.when(first_wrong))
             except Exception:  # a question about a tensor's rows, asked of None, is answered "no"
                 return False
-        tried = attempts if self.everywhere else [first_wrong]
-        return all(_does_the_same(self.like, attempt) for attempt in tried)  # type: ignore[arg-type]
+        return self.explains(attempts if self.everywhere else [first_wrong])
+
+    def explains(self, attempts: list[Attempt]) -> bool:
+        """Whether `like` does on each of these what the student's function did."""
+        return self.like is not None and all(_does_the_same(self.like, attempt) for attempt in attempts)
 
 
 def _does_the_same(wrong: Callable[..., Any], attempt: Attempt) -> bool:

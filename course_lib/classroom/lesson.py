@@ -156,13 +156,17 @@ class Lesson:
         elif exercise is not None:
             print(exercise.solution_source(), end="")
 
+    def statuses(self) -> dict[str, str]:
+        """Exercise id -> "not started", "tried" or "solved", in the lesson's order."""
+        return {name: self.state.entry(name)["status"] for name in self.exercises}
+
     def progress(self) -> None:
         """Print, for each exercise of the lesson, whether it is not started, tried or solved."""
-        entries = {name: self.state.entry(name) for name in self.exercises}
-        solved = sum(entry["status"] == "solved" for entry in entries.values())
-        print(say("common.progress_title", solved=solved, total=len(entries)))
+        statuses = self.statuses()
+        solved = sum(status == "solved" for status in statuses.values())
+        print(say("common.progress_title", solved=solved, total=len(statuses)))
         for name, exercise in self.exercises.items():
-            status = say(f"common.status_{entries[name]['status'].replace(' ', '_')}")
+            status = say(f"common.status_{statuses[name].replace(' ', '_')}")
             print(f"  {name}  {status} · {say(exercise.key('title'))}")
         if on_colab_without_drive():
             print(say("common.state_on_colab"))

@@ -138,7 +138,7 @@ WRONG = {
         "common.wrong_parameters",
         "my_mask(q_len, k_len), but your function takes (q_len)",
     ),
-    "no parameters": (lambda: 1, "common.wrong_parameters", "takes (())"),
+    "no parameters": (lambda: 1, "common.wrong_parameters", "your function takes ()"),
     "the result": (
         torch.zeros(2, 5),
         "common.not_a_function",
@@ -188,6 +188,24 @@ def test_a_mistake_that_agrees_on_the_first_wrong_case_only_is_not_claimed(demo_
     assert lesson.examine("9.1", lambda n: n + n).key == "demo.mask.square"
     assert lesson.examine("9.1", lambda n: 6 if n == 3 else 25).key == "demo.mask.big_number"
     assert lesson.examine("9.1", lambda n: n).key == "common.wrong_answer"
+
+
+def test_a_mistake_that_explains_every_case_goes_before_one_that_explains_the_first(demo_messages):
+    lesson = Lesson("demo")
+    mistakes = [
+        Mistake("square", like=lambda n: 6, everywhere=False),
+        Mistake("big_number", like=lambda n: 2 * n, everywhere=False),
+    ]
+    lesson.exercise(
+        "9.1", "mask", solution=lambda n: n * n, cases=[Case((3,)), Case((5,))], mistakes=mistakes
+    )
+    assert lesson.examine("9.1", lambda n: n + n).key == "demo.mask.big_number"
+    assert lesson.examine("9.1", lambda n: 6 if n == 3 else 1).key == "demo.mask.square"
+
+
+def test_a_result_that_cannot_be_compared_is_a_sentence(lesson):
+    verdict = lesson.examine("9.1", lambda q, k: torch.zeros(q, k, device="meta"))
+    assert verdict.key == "common.not_comparable" and "NotImplementedError" in verdict.text
 
 
 def test_a_mistake_can_be_an_exception(demo_messages):
@@ -333,5 +351,5 @@ def test_a_check_prints_its_verdict_and_returns_nothing(lesson, capsys):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert check(1) is None
-    assert capsys.readouterr().out == "9.3 solved. It passed all 1 checks.\n"
+    assert capsys.readouterr().out == "9.3 solved. It passed every check (1).\n"
     assert check.__name__ == "check_bytes"
