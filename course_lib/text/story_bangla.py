@@ -76,19 +76,6 @@ def objective(phrase: str) -> str:
     return f"{phrase}কে"
 
 
-def people(phrase: str, case: str = "nominative") -> str:
-    """A plural of persons: মেয়ে → মেয়েরা, শিক্ষক → শিক্ষকেরা, ভাই → ভাইয়েরা; with case মেয়েদের, মেয়েদেরকে.
-
-    `case` is "nominative", "genitive" or "objective". Never after a numeral: তিনজন মেয়ে has no ending.
-    """
-    if case == "nominative":
-        return f"{genitive(phrase).removesuffix('র')}রা"
-    if case in ("genitive", "objective"):
-        # শিক্ষকদের, not শিক্ষকেরদের: this ending joins a consonant directly, and ই keeps no glide (ভাইদের).
-        return f"{phrase}দের" + ("কে" if case == "objective" else "")
-    raise ValueError(f"case must be nominative, genitive or objective, got {case!r}")
-
-
 def things(phrase: str, case: str = "nominative") -> str:
     """A plural of things and animals: বইগুলো, বইগুলোর, বইগুলোতে, বইগুলোকে. Never after a numeral."""
     return decline(f"{phrase}গুলো", case)

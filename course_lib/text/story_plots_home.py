@@ -29,9 +29,10 @@ COOKING = Plot(
         beat(1,
              ("{when} {hero} আর {friend} {hero:র} {elder:র} সঙ্গে {dish} রান্না [করা hero+friend past]।",
               "{when}, {hero} and {friend} cooked {dish} with {hero:'s} {elder:kin}."),
-             ("{when} {hero} [বলা hero past], “আজ আমরা {dish} রান্না করব।” {hero:র} {elder} আর {friend} রাজি "
-              "হয়ে [যাওয়া elder+friend past]।",
-              "{when}, {hero} said, “Today we will cook {dish}.” {hero:'s} {elder:kin} and {friend} agreed.")),
+             ("{when} {hero} [বলা hero past], “আজ আমরা {dish} রান্না [করা আমরা future]।” {hero:র} "
+              "{elder} আর {friend} রাজি হয়ে [যাওয়া elder+friend past]।",
+              "{when}, {hero} said, “Today we will cook {dish}.” {hero:'s} {elder:kin} and {friend} "
+              "agreed.")),
         beat(4,
              ("প্রথমে তারা ভালো করে হাত ধুয়ে [নেওয়া hero+friend past]।",
               "First they washed their hands well.")),
@@ -97,7 +98,8 @@ SICK = Plot(
               "hero past]।",
               "“Does your head hurt?” asked {doctor}. “Yes, a little,” said {hero}.")),
         beat(6,
-             ("{doctor} ভালো করে দেখে [বলা doctor past], “ভয়ের কিছু নেই। ওষুধ খাও আর বিশ্রাম নাও।”",
+             ("{doctor} ভালো করে দেখে [বলা doctor past], “ভয়ের কিছু নেই। ওষুধ [খাওয়া তুমি imperative] আর "
+              "বিশ্রাম [নেওয়া তুমি imperative]।”",
               "{doctor} checked carefully and said, “It is nothing serious. Take this medicine and "
               "rest.”")),
         beat(7,
@@ -152,7 +154,8 @@ RIDDLE = Plot(
               "{friend} thought for a long time but could not say anything."),
              ("প্রথমে {friend} একটি ভুল উত্তর [দেওয়া friend past]।", "At first {friend} gave a wrong answer.")),
         beat(6,
-             ("“একটু সাহায্য করো,” {friend} [বলা friend past]।", "“Help me a little,” said {friend}.")),
+             ("“একটু সাহায্য [করা তুমি imperative],” {friend} [বলা friend past]।",
+              "“Help me a little,” said {friend}.")),
         beat(7,
              ("{hero} [বলা hero past], “{riddle:hint}।”", "{hero} said, “Here is a hint: {riddle:hint}.”")),
         beat(8,
@@ -255,10 +258,11 @@ POWER_CUT = Plot(
              ("{elder} [বলা elder past], “আমাদের ছোটবেলায় গ্রামে বিদ্যুৎ ছিল না।”",
               "{elder} said, “When I was small, there was no electricity in our village.”")),
         beat(8,
-             ("“তাহলে তোমরা রাতে কী করতে?” {hero} জিজ্ঞেস [করা hero past]।",
+             ("“তাহলে তোমরা রাতে কী [করা তোমরা habitual]?” {hero} জিজ্ঞেস [করা hero past]।",
               "“Then what did you do at night?” asked {hero}.")),
         beat(9,
-             ("“আমরা উঠানে বসে গল্প শুনতাম আর আকাশ দেখতাম,” {elder} [বলা elder past]।",
+             ("“আমরা উঠানে বসে গল্প [শোনা আমরা habitual] আর আকাশ [দেখা আমরা habitual],” {elder} [বলা "
+              "elder past]।",
               "“We sat in the yard, listened to stories and looked at the sky,” said {elder}.")),
         beat(10,
              ("বাইরে তখন জোনাকি জ্বলছিল।", "Outside, fireflies were shining.")),
@@ -294,7 +298,8 @@ MARKET = Plot(
              ("বাজারে অনেক মানুষের ভিড় ছিল।", "The market was full of people."),
              ("বাজারে নানা রকম ফল আর সবজি সাজানো ছিল।", "The market was full of fruit and vegetables.")),
         beat(6,
-             ("“দাম কত?” {hero} জিজ্ঞেস [করা hero past]। “{price:digits} টাকা,” দোকানদার [বলা seller past]।",
+             ("“দাম কত?” {hero} জিজ্ঞেস [করা hero past]। “{price:digits} টাকা,” দোকানদার [বলা seller "
+              "past]।",
               "“How much are they?” asked {hero}. “They are {price:digits} taka,” said the shopkeeper.")),
         beat(7,
              ("{hero} পকেটে হাত দিয়ে [দেখা hero past], কিছু টাকা কম আছে।",
@@ -305,7 +310,8 @@ MARKET = Plot(
         beat(2,
              ("{hero} আর {friend} দুজনের টাকা মিলিয়ে {fruit:গুলো} [কেনা hero+friend past]।",
               "{hero} and {friend} put their money together and bought the {fruit:plural}."),
-             ("{hero} ভালো ভালো {fruit} বেছে [নেওয়া hero past], আর {friend} সেগুলো ব্যাগে [ভরা friend past]।",
+             ("{hero} ভালো ভালো {fruit} বেছে [নেওয়া hero past], আর {friend} সেগুলো ব্যাগে [ভরা friend "
+              "past]।",
               "{hero} chose the best {fruit:plural}, and {friend} put them in the bag.")),
         beat(9,
              ("দোকানদার খুশি হয়ে একটি {fruit} বেশি [দেওয়া seller past]।",

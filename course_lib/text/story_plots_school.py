@@ -2,7 +2,7 @@
 
 from .story_people import TEACHERS, kin
 from .story_plot import Plot, beat
-from .story_words import COLOURED_PENS, GIFTS, INDOOR_GAMES, TOWNS, number, times
+from .story_words import COLOURED_PENS, GIFTS, INDOOR_GAMES, LETTERS, TOWNS, number, times
 
 RAIN = Plot(
     "rain",
@@ -10,6 +10,7 @@ RAIN = Plot(
     ("বৃষ্টির দিনে স্কুল", "Rain on the Way to School"),
     {
         "when": times("monsoon", "morning"),
+        "n": number(5, 15),
         "teacher": TEACHERS,
         "elder": kin("mother", "grandmother"),
     },
@@ -25,14 +26,14 @@ RAIN = Plot(
              ("পথে অনেক কাদা ছিল, আর পুকুরে ব্যাঙ ডাকছিল।",
               "There was a lot of mud on the road, and frogs were croaking in the pond.")),
         beat(6,
-             ("“{hero}, আমার ছাতার নিচে এসো!” {friend} [ডাকা friend past]।",
+             ("“{hero}, আমার ছাতার নিচে [আসা তুমি imperative]!” {friend} [ডাকা friend past]।",
               "“{hero}, come under my umbrella!” called {friend}.")),
         beat(2,
              ("{friend} {hero:কে} নিজের ছাতার নিচে ডেকে [নেওয়া friend past], আর দুজনে একসঙ্গে স্কুলে "
               "[পৌঁছানো hero+friend past]।",
               "{friend} took {hero} under {friend:his} umbrella, and they reached school together.")),
         beat(7,
-             ("সেদিন ক্লাসে অনেকেই আসেনি।", "That day, many pupils had not come to class.")),
+             ("সেদিন ক্লাসে মাত্র {n:জন} ছাত্রছাত্রী এসেছিল।", "That day, only {n} pupils had come to class.")),
         beat(8,
              ("{teacher} {hero:কে} একটি শুকনো তোয়ালে [দেওয়া teacher past]।",
               "{teacher} gave {hero} a dry towel.")),
@@ -107,16 +108,17 @@ LETTER = Plot(
     ("দূরের বন্ধুর চিঠি", "A Letter from Far Away"),
     {
         "town": TOWNS,
+        "letter": LETTERS,
         "n": number(5, 15),
         "elder": kin("father", "mother", "grandfather"),
     },
     (
         beat(1,
-             ("{friend} {town:তে} চলে [যাওয়া friend past-perfect], তাই {hero} {friend:তাকে} একটি চিঠি "
+             ("{friend} {town:তে} চলে [যাওয়া friend past-perfect], তাই {hero} {friend:তাকে} একখানা চিঠি "
               "[লেখা hero past]।",
               "{friend} had moved to {town}, so {hero} wrote {friend:him} a letter."),
-             ("{hero:র} বন্ধু {friend} এখন {town:তে} [থাকা friend present]। তাই {hero} {friend:তাকে} একটি "
-              "লম্বা চিঠি [লেখা hero past]।",
+             ("{hero:র} বন্ধু {friend} এখন {town:তে} [থাকা friend present]। তাই {hero} {friend:তাকে} "
+              "একখানা লম্বা চিঠি [লেখা hero past]।",
               "{hero:'s} friend {friend} lives in {town} now. So {hero} wrote {friend:him} a long "
               "letter.")),
         beat(4,
@@ -125,7 +127,7 @@ LETTER = Plot(
              ("চিঠির শেষে {hero} [লেখা hero past], “তোমার কথা খুব মনে পড়ে।”",
               "At the end, {hero} wrote, “I miss you very much.”")),
         beat(5,
-             ("{hero} {elder:র} সঙ্গে ডাকঘরে গিয়ে চিঠিটি [পাঠানো hero past]।",
+             ("{hero} {elder:র} সঙ্গে ডাকঘরে গিয়ে {letter:টি} [পাঠানো hero past]।",
               "{hero} went to the post office with {elder} and sent the letter.")),
         beat(6,
              ("তারপর {hero} উত্তরের জন্য অপেক্ষা করতে [লাগা hero past]।",
@@ -143,7 +145,7 @@ LETTER = Plot(
              ("চিঠির ভেতরে {friend:র} আঁকা একটি ছবিও ছিল।",
               "Inside the letter there was also a picture by {friend}.")),
         beat(3,
-             ("{hero} চিঠিটি বারবার [পড়া hero past]।", "{hero} read the letter again and again."),
+             ("{hero} {letter:টি} বারবার [পড়া hero past]।", "{hero} read the letter again and again."),
              ("আনন্দে {hero} লাফিয়ে [ওঠা hero past]।", "{hero} jumped with joy.")),
         beat(10,
              ("ছুটিতে {hero} {elder:র} সঙ্গে {town:তে} বেড়াতে [যাওয়া hero past]।",
@@ -215,7 +217,7 @@ INDOORS = Plot(
              ("{hero} জানালার পাশে দাঁড়িয়ে বৃষ্টি [দেখা hero past-continuous]।",
               "{hero} stood by the window and watched the rain.")),
         beat(5,
-             ("“এখন আমরা কী করব?” {friend} জিজ্ঞেস [করা friend past]।",
+             ("“এখন আমরা কী [করা আমরা future]?” {friend} জিজ্ঞেস [করা friend past]।",
               "“What shall we do now?” asked {friend}.")),
         beat(6,
              ("{hero} একটু ভেবে [বলা hero past], “আমার মাথায় একটি বুদ্ধি এসেছে।”",
@@ -231,11 +233,10 @@ INDOORS = Plot(
         beat(3,
              ("বিকেলটি খুব আনন্দে কাটল।", "They had a very happy afternoon.")),
         beat(9,
-             ("সন্ধ্যার আগে বৃষ্টি থেমে গেল, আর {friend} বাড়ি ফিরে [যাওয়া friend past]।",
-              "Before evening, the rain stopped, and {friend} went home.")),
+             ("সন্ধ্যার আগে বৃষ্টি থেমে গেল।", "Before evening, the rain stopped.")),
         beat(10,
-             ("যাওয়ার সময় {friend} [বলা friend past], “কাল আবার আসব।”",
-              "As {friend} left, {friend:he} said, “I will come again tomorrow.”")),
+             ("বাড়ি ফেরার সময় {friend} [বলা friend past], “কাল আবার [আসা আমি future]।”",
+              "On the way out, {friend} said, “I will come again tomorrow.”")),
     ),
 )  # fmt: skip
 
@@ -263,7 +264,7 @@ NEW_PUPIL = Plot(
              ("{friend} প্রথমে চুপ করে [থাকা friend past], কারণ সে কাউকে চিনত না।",
               "At first {friend} was quiet, because {friend:he} knew nobody.")),
         beat(7,
-             ("{hero} {friend:কে} জিজ্ঞেস [করা hero past], “তুমি কি আমার পাশে বসবে?”",
+             ("{hero} {friend:কে} জিজ্ঞেস [করা hero past], “তুমি কি আমার পাশে [বসা তুমি future]?”",
               "{hero} asked {friend}, “Will you sit beside me?”")),
         beat(8,
              ("“হ্যাঁ,” {friend} মাথা নেড়ে [বলা friend past]।", "“Yes,” said {friend} and nodded.")),
@@ -279,7 +280,7 @@ NEW_PUPIL = Plot(
              ("কয়েক দিনের মধ্যেই তারা ভালো বন্ধু হয়ে [যাওয়া hero+friend past]।",
               "Within a few days, they became good friends.")),
         beat(10,
-             ("বাড়ি ফিরে {friend} {elder:কে} [বলা friend past], “আমি একটি ভালো বন্ধু পেয়েছি।”",
+             ("বাড়ি ফিরে {friend} {elder:কে} [বলা friend past], “আমি একটি ভালো বন্ধু [পাওয়া আমি perfect]।”",
               "Back home, {friend} said to {elder}, “I have found a good friend.”")),
     ),
 )  # fmt: skip

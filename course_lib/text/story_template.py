@@ -4,11 +4,11 @@
 
 =========  ==========================================================================================
 Bangla     persons  `র` `কে` (রহিমের, রহিমকে); `সে` `তার` `তাকে` become তিনি, তাঁর, তাঁকে for an elder
-           things   `র` `কে` `তে`; `একটি` (একটি ছাতা); `টি` `টির` `টিকে` `টিতে`; `গুলো`
+           things   `র` `কে` `তে`; `একটি` (একটি ছাতা); `টি` `টির` `টিকে` `টিতে` (চিঠিখানা where the classifier is খানা); `গুলো`
            numbers  `টি` `জন` (দুটি, দুজন); `digits` (২); nothing (দুই)
            activity `infinitive` `participle` `noun`, or a subject and a tense: `{skill:hero past}`
 English    persons  `'s`; `he` `him` `his`, also `He` `His`; `kin` (grandmother)
-           things   `a` `the` `plural`;  places `in` `to`;  activity `past` `ing`
+           things   `a` `plural` `title`;  places `in` `to`;  activity `past` `ing`
 =========  ==========================================================================================
 
 `{thing.noun}` is the noun without its adjective. `[verb subject tense]` is a Bangla verb that agrees with its
@@ -104,7 +104,7 @@ def bangla_form(entity: Entity, form: str, *, bare: bool = False) -> str:
             if form == "stranger":
                 return entity.stranger_bn
         case Number():
-            if form in ("টি", "জন", "টা"):
+            if form in ("টি", "জন"):
                 return bangla.counted(entity.value, form)
             if form == "digits":
                 return bangla.digits(entity.value)
@@ -139,7 +139,6 @@ ENGLISH_FORMS: dict[type, dict[str, Callable[[str], str]]] = {
     Noun: {
         "": str,
         "a": english.with_article,
-        "the": "the {}".format,
         "plural": english.plural,
         "title": str.title,
     },

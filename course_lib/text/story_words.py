@@ -74,6 +74,7 @@ DISHES = _plain(
 )
 FISH = _plain("রুই=rui; কাতলা=katla; শোল=shol; মৃগেল=mrigel; বোয়াল=boal")
 CROPS = _plain("টমেটো=tomato; লাউ=bottle gourd; কুমড়া=pumpkin; শসা=cucumber; শিম=bean; বেগুন=eggplant")
+LETTERS = _plain("চিঠি=letter", "খানা")
 TALE_ANIMALS = _plain("শিয়াল=fox; বাঘ=tiger; কুমির=crocodile; বানর=monkey; কাক=crow; খরগোশ=rabbit; কচ্ছপ=tortoise")
 SICKNESSES = _plain("জ্বর=fever; সর্দি=cold; কাশি=cough")
 RIVERS = _plain(
