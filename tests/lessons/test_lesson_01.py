@@ -1,0 +1,476 @@
+"""Lesson 01: every exercise knows its wrong answers, takes each right one, and the pictures show what they say."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from course_lib.attention import Causal
+from course_lib.classroom.contract import assert_exercise
+from course_lib.lessons import lesson_01
+from course_lib.lessons import lesson_01_mistakes as wrong
+from course_lib.lessons.lesson_01_pictures import WORDS
+
+INF = math.inf
+
+
+# --- 1.1 ---------------------------------------------------------------------------------------------------------
+
+
+def scores_by_loop(query, key):
+    rows = []
+    for q in query:
+        rows.append(torch.stack([torch.dot(q, k) for k in key]) / len(q) ** 0.5)
+    return torch.stack(rows)
+
+
+def scores_by_einsum(query, key):
+    return torch.einsum("qd,kd->qk", query, key) * query.size(1) ** -0.5
+
+
+def scores_by_broadcasting(query, key):
+    return (query[:, None] * key[None]).sum(-1).div(math.sqrt(key.shape[1]))
+
+
+def scores_by_scaled_query(query, key):
+    return F.linear(query / query.shape[-1] ** 0.5, key)
+
+
+def scores_as_list(query, key):
+    return scores_by_loop(query, key).tolist()
+
+
+def scores_as_flat(query, key):
+    return lesson_01.scores(query, key).flatten()
+
+
+def scores_scaled_twice(query, key):
+    root = math.sqrt(query.shape[-1])
+    return (query / root) @ (key / root).T
+
+
+def scores_by_hand_for_four(query, key):
+    return query @ key.T / math.sqrt(4)
+
+
+def scores_normalised(query, key):
+    return F.cosine_similarity(query[:, None], key[None], dim=-1)
+
+
+def test_exercise_1_1_names_each_wrong_answer():
+    assert_exercise(
+        lesson_01.LESSON,
+        "1.1",
+        wrong={
+            "no_scale": [wrong.scores_unscaled, lambda query, key: torch.einsum("qd,kd->qk", query, key)],
+            "by_head_dim": [wrong.scores_by_head_dim, scores_scaled_twice],
+            "multiplied": [wrong.scores_multiplied],
+            "by_length": [wrong.scores_by_queries, wrong.scores_by_keys],
+            "always_two": [wrong.scores_by_two, scores_by_hand_for_four],
+            "rows_are_keys": [wrong.scores_of_keys],
+            "already_weights": [wrong.scores_softmaxed],
+            "elementwise": [lambda query, key: query * key / math.sqrt(query.shape[-1]), torch.mul],
+            "one_for_each_query": [
+                wrong.scores_one_for_each_query,
+                wrong.scores_one_for_each_query_unscaled,
+            ],
+            "over_words": [wrong.scores_over_words, lambda query, key: query.T @ key],
+            "not_turned": [lambda query, key: query @ key / math.sqrt(query.shape[-1])],
+            "common.list_for_tensor": [scores_as_list],
+            "common.wrong_shape": [scores_as_flat],
+            "common.wrong_value": [scores_normalised],
+        },
+        right=[scores_by_loop, scores_by_einsum, scores_by_broadcasting, scores_by_scaled_query],
+    )
+
+
+# --- 1.2 ---------------------------------------------------------------------------------------------------------
+
+
+def weights_by_loop(scores):
+    weights = torch.zeros_like(scores)
+    for i in range(len(scores)):
+        weights[i, : i + 1] = scores[i, : i + 1].softmax(0)
+    return weights
+
+
+def weights_by_added_mask(scores):
+    return (scores + Causal().materialize(*scores.shape)[0, 0]).softmax(-1)
+
+
+def weights_by_where(scores):
+    seen = torch.tril(torch.ones(scores.shape)).bool()
+    return F.softmax(torch.where(seen, scores, float("-inf")), dim=1)
+
+
+def weights_by_large_number(scores):
+    return scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -1e9).softmax(-1)
+
+
+def weights_in_float64(scores):
+    return weights_by_loop(scores.double())
+
+
+def weights_with_minus_100(scores):
+    return scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -100).softmax(-1)
+
+
+def weights_with_minus_100_added(scores):
+    return (scores - 100 * torch.ones_like(scores).triu(1)).softmax(-1)
+
+
+def weights_in_place(scores):
+    scores[torch.ones_like(scores).triu(1) == 1] = -INF
+    return scores.softmax(-1)
+
+
+def weights_of_one_step(scores):
+    return scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -INF).softmax(-1)[-1]
+
+
+def test_exercise_1_2_names_each_wrong_answer():
+    assert_exercise(
+        lesson_01.LESSON,
+        "1.2",
+        wrong={
+            "after": [wrong.weights_masked_after, lambda s: s.softmax(-1) * torch.ones_like(s).tril()],
+            "renormalised": [wrong.weights_renormalised, wrong.weights_renormalised_with_epsilon],
+            "no_mask": [wrong.weights_unmasked],
+            "hides_itself": [wrong.weights_without_itself],
+            "sees_next": [wrong.weights_of_one_more],
+            "keeps_future": [wrong.weights_of_the_future, wrong.weights_of_the_future_only],
+            "zeroed": [wrong.weights_of_zeroed_scores, lambda s: (s * torch.ones_like(s).tril()).softmax(-1)],
+            "hides_zeros": [wrong.weights_without_zero_scores],
+            "over_queries": [wrong.weights_over_queries],
+            "no_softmax": [wrong.masked_scores],
+            "zero_times_inf": [wrong.weights_of_zero_times_inf],
+            "scaled_again": [wrong.weights_scaled_again],
+            "common.modified_input": [weights_in_place],
+            "leak": [weights_with_minus_100, weights_with_minus_100_added],
+            "common.wrong_shape": [weights_of_one_step],
+        },
+        right=[
+            weights_by_loop,
+            weights_by_added_mask,
+            weights_by_where,
+            weights_by_large_number,
+            weights_in_float64,
+        ],
+    )
+
+
+# --- 1.3 ---------------------------------------------------------------------------------------------------------
+
+
+def mask_by_loop(q_len, k_len):
+    mask = torch.zeros(q_len, k_len)
+    for i in range(q_len):
+        for j in range(k_len):
+            if j > i + k_len - q_len:
+                mask[i, j] = -INF
+    return mask
+
+
+def mask_by_triu(q_len, k_len):
+    return torch.full((q_len, k_len), -INF).triu(k_len - q_len + 1)
+
+
+def mask_by_slicing(q_len, k_len):
+    longest = max(q_len, k_len)
+    square = torch.full((longest, longest), -INF).triu(1)
+    return square[longest - q_len :, longest - k_len :]
+
+
+def mask_by_library(q_len, k_len):
+    return Causal("bottom-right").materialize(q_len, k_len)[0, 0]
+
+
+def mask_by_flipping(q_len, k_len):
+    return (
+        torch.full((k_len, q_len), -INF).triu(1).flip(0, 1).T
+        if q_len <= k_len
+        else mask_by_loop(q_len, k_len)
+    )
+
+
+def mask_of_a_billion(q_len, k_len):
+    return torch.full((q_len, k_len), -1e9).triu(k_len - q_len + 1)
+
+
+def mask_of_the_lowest_number(q_len, k_len):
+    return torch.full((q_len, k_len), torch.finfo(torch.float32).min).triu(k_len - q_len + 1)
+
+
+def mask_of_bools(q_len, k_len):
+    return torch.ones(q_len, k_len).tril(k_len - q_len).bool()
+
+
+def mask_transposed(q_len, k_len):
+    return mask_by_loop(q_len, k_len).T
+
+
+def mask_of_four_sizes(q_len, k_len):
+    return Causal("bottom-right").materialize(q_len, k_len)
+
+
+def mask_of_integers(q_len, k_len):
+    return torch.ones(q_len, k_len, dtype=torch.long).tril(k_len - q_len)
+
+
+def mask_of_all_for_one_query(q_len, k_len):
+    """Top-left, except that a single query sees everything: what many caches do."""
+    return torch.zeros(q_len, k_len) if q_len == 1 else wrong.mask_top_left(q_len, k_len)
+
+
+def test_exercise_1_3_names_each_wrong_answer():
+    assert_exercise(
+        lesson_01.LESSON,
+        "1.3",
+        wrong={
+            "top_left": [wrong.mask_top_left, mask_of_all_for_one_query],
+            "clamped": [wrong.mask_clamped],
+            "absolute": [wrong.mask_by_absolute_shift],
+            "shifted_back": [wrong.mask_shifted_back],
+            "hides_own": [wrong.mask_without_own],
+            "sees_next": [wrong.mask_of_one_more],
+            "inverted": [wrong.mask_inverted],
+            "keeps_future": [wrong.mask_of_the_past],
+            "common.axes_swapped": [mask_transposed],
+            "ones": [wrong.mask_of_ones],
+            "ones_hidden": [wrong.mask_of_ones_where_hidden],
+            "no_mask": [wrong.mask_of_zeros],
+            "zero_times_inf": [wrong.mask_by_product, wrong.mask_by_product_top_left],
+            "plus_inf": [lambda q_len, k_len: -mask_by_loop(q_len, k_len)],
+            "large_number": [mask_of_a_billion, mask_of_the_lowest_number],
+            "common.bool_for_float": [mask_of_bools],
+            "common.integer_for_float": [mask_of_integers],
+            "common.wrong_shape": [mask_of_four_sizes],
+        },
+        right=[mask_by_loop, mask_by_triu, mask_by_slicing, mask_by_library, mask_by_flipping],
+    )
+
+
+# --- 1.4 ---------------------------------------------------------------------------------------------------------
+
+
+def softmax_by_loop(scores):
+    rows = []
+    for row in scores:
+        if bool((row == -INF).all()):
+            rows.append(torch.zeros_like(row))
+        else:
+            shares = torch.exp(row - row.max())
+            rows.append(shares / shares.sum())
+    return torch.stack(rows)
+
+
+def softmax_by_library(scores):
+    empty = (scores == -INF).all(-1, keepdim=True)
+    return torch.where(empty, torch.zeros_like(scores), scores.softmax(-1))
+
+
+def softmax_by_logsumexp(scores):
+    empty = (scores == -INF).all(-1, keepdim=True)
+    safe = scores.masked_fill(empty, 0)
+    return (safe - safe.logsumexp(-1, keepdim=True)).exp().masked_fill(empty, 0)
+
+
+def softmax_in_float32(scores):
+    return softmax_by_loop(scores.float())
+
+
+def softmax_with_max_pair(scores):
+    return torch.exp(scores - scores.max(-1, keepdim=True))
+
+
+def softmax_without_keepdim(scores):
+    shares = torch.exp(scores - scores.max(-1).values)
+    return shares / shares.sum(-1)
+
+
+def softmax_less_the_mean(scores):
+    shares = (scores - scores.mean(-1, keepdim=True)).exp()
+    return shares / shares.sum(-1, keepdim=True)
+
+
+def softmax_in_float64(scores):
+    shares = scores.double().exp()
+    return shares / shares.sum(-1, keepdim=True)
+
+
+def test_exercise_1_4_names_each_wrong_answer():
+    assert_exercise(
+        lesson_01.LESSON,
+        "1.4",
+        wrong={
+            "overflow": [wrong.softmax_naive, softmax_less_the_mean, softmax_in_float64],
+            "global_max": [wrong.softmax_global_max],
+            "over_rows": [wrong.softmax_over_rows],
+            "over_all": [wrong.softmax_over_all],
+            "sums_all": [wrong.softmax_sum_of_all],
+            "not_divided": [wrong.softmax_not_divided],
+            "a_logarithm": [wrong.softmax_logarithm],
+            "clamped": [wrong.softmax_clamped],
+            "empty_nan": [wrong.softmax_nan_where_empty],
+            "empty_even": [wrong.softmax_even_where_empty],
+            "hides_nan": [wrong.softmax_without_nan, wrong.softmax_skipping_nan],
+            "max_pair": [softmax_with_max_pair],
+            "keepdim": [softmax_without_keepdim],
+        },
+        right=[softmax_by_loop, softmax_by_library, softmax_by_logsumexp, softmax_in_float32],
+    )
+
+
+# --- 1.5 ---------------------------------------------------------------------------------------------------------
+
+
+def test_exercise_1_5_names_each_wrong_answer():
+    def by_loop(batch, num_heads, q_len, k_len, dtype):
+        return sum(
+            k_len * dtype.itemsize for _ in range(batch) for _ in range(num_heads) for _ in range(q_len)
+        )
+
+    def by_finfo(batch, num_heads, q_len, k_len, dtype):
+        return batch * num_heads * q_len * k_len * (torch.finfo(dtype).bits // 8)
+
+    def by_a_tensor_of_no_memory(batch, num_heads, q_len, k_len, dtype):
+        return torch.empty(batch, num_heads, q_len, k_len, dtype=dtype, device="meta").nbytes
+
+    def by_element_size(batch, num_heads, q_len, k_len, dtype):
+        return math.prod((batch, num_heads, q_len, k_len)) * torch.zeros((), dtype=dtype).element_size()
+
+    def with_mebibytes(batch, num_heads, q_len, k_len, dtype):
+        return by_finfo(batch, num_heads, q_len, k_len, dtype) / 2**20
+
+    def as_text(batch, num_heads, q_len, k_len, dtype):
+        return f"{by_finfo(batch, num_heads, q_len, k_len, dtype)} bytes"
+
+    assert_exercise(
+        lesson_01.LESSON,
+        "1.5",
+        wrong={
+            "bits": [wrong.bytes_in_bits],
+            "numbers": [wrong.bytes_as_numbers],
+            "half_for_causal": [wrong.bytes_of_half, wrong.bytes_of_triangle],
+            "forgets_heads": [wrong.bytes_of_one_head],
+            "forgets_batch": [wrong.bytes_of_one_sequence],
+            "forgets_both": [wrong.bytes_of_one_matrix],
+            "always_four": [wrong.bytes_in_float32],
+            "always_two": [wrong.bytes_in_float16],
+            "q_squared": [wrong.bytes_of_queries_squared],
+            "k_squared": [wrong.bytes_of_keys_squared],
+            "added": [wrong.bytes_added],
+            "other_unit": [with_mebibytes],
+            "counts_weights": [wrong.bytes_with_weights],
+            "common.wrong_type": [as_text],
+        },
+        right=[by_finfo, by_a_tensor_of_no_memory, by_element_size, by_loop],
+    )
+
+
+# --- 1.6 ---------------------------------------------------------------------------------------------------------
+
+
+def window_by_loop(q_len, k_len, window):
+    mask = torch.full((q_len, k_len), -INF)
+    for i in range(q_len):
+        own = i + k_len - q_len
+        mask[i, max(0, own - window + 1) : own + 1] = 0
+    return mask
+
+
+def window_by_bands(q_len, k_len, window):
+    seen = torch.ones(q_len, k_len).tril(k_len - q_len).triu(k_len - q_len - window + 1)
+    return torch.where(seen == 1, 0.0, -INF)
+
+
+def window_by_library(q_len, k_len, window):
+    return Causal("bottom-right", window=window).materialize(q_len, k_len)[0, 0]
+
+
+def window_of_two_masks(q_len, k_len, window):
+    recent = torch.full((q_len, k_len), -INF).tril(k_len - q_len - window)
+    return lesson_01.cached_mask(q_len, k_len) + recent
+
+
+def window_of_a_billion(q_len, k_len, window):
+    return window_by_loop(q_len, k_len, window).clamp(min=-1e9)
+
+
+def window_transposed(q_len, k_len, window):
+    return window_by_loop(q_len, k_len, window).T
+
+
+def test_exercise_1_6_names_each_wrong_answer():
+    assert_exercise(
+        lesson_01.LESSON,
+        "1.6",
+        wrong={
+            "one_more": [wrong.window_one_more],
+            "one_less": [wrong.window_one_less],
+            "both_sides": [wrong.window_both_sides],
+            "no_future_hidden": [wrong.window_with_future],
+            "no_window": [wrong.window_plain_causal],
+            "inverted": [wrong.window_inverted],
+            "top_left": [wrong.window_top_left],
+            "large_number": [window_of_a_billion],
+            "zero_times_inf": [wrong.window_by_product],
+            "ones": [lambda q_len, k_len, window: (window_by_loop(q_len, k_len, window) == 0).float()],
+            "hides_own": [wrong.window_hides_own],
+            "forward": [wrong.window_forward],
+            "common.axes_swapped": [window_transposed],
+        },
+        right=[window_by_loop, window_by_bands, window_by_library, window_of_two_masks],
+    )
+
+
+# --- pictures ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("align", ["top-left", "bottom-right"])
+@pytest.mark.parametrize("window", ["off", "1", "3"])
+def test_the_explorer_fills_as_many_cells_as_the_mask_lets_through(align, window):
+    for queries in range(1, 7):
+        for keys in range(1, 7):
+            width = None if window == "off" else int(window)
+            visible = int((Causal(align, width).materialize(queries, keys) == 0).sum())
+            html = lesson_01.render_mask_explorer(queries, keys, align, window)
+            assert html.count("•") == visible
+            assert f"{visible} of {queries * keys} cells" in html
+
+
+def test_the_explorer_says_which_queries_see_nothing():
+    assert "see nothing: 2" in lesson_01.render_mask_explorer(6, 4, "bottom-right", "off")
+    assert "see nothing" not in lesson_01.render_mask_explorer(4, 6, "bottom-right", "off")
+
+
+def test_the_explorer_names_the_wrong_corner_for_a_cache():
+    assert "For a cache this is wrong" in lesson_01.render_mask_explorer(2, 5, "top-left", "off")
+    assert "For a cache" not in lesson_01.render_mask_explorer(2, 5, "bottom-right", "off")
+
+
+def test_the_explorer_shows_the_sentence_word_by_word():
+    html = lesson_01.render_mask_explorer(6, 6, "bottom-right", "off")
+    assert all(word in html for word in WORDS)
+
+
+def test_moving_a_control_of_the_explorer_changes_its_picture(capsys):
+    explorer = lesson_01.mask_explorer()
+    explorer.set(align="bottom-right")
+    assert "the picture has changed" in capsys.readouterr().out
+
+
+def test_weights_of_zero_are_left_blank():
+    weights = torch.tensor([[1.0, 0.0], [0.25, 0.75]])
+    html = lesson_01.weights_figure([("causal", weights)], ["এক", "দুই"]).html
+    assert "3 of 4 cells are above 0" in html
+    assert "0.00" not in html
+
+
+def test_the_tiles_above_the_diagonal_are_counted_as_hidden():
+    assert "28 are wholly hidden" in lesson_01.tiles_figure(2048, 256).html
+
+
+def test_a_score_grid_with_equal_scores_can_be_drawn():
+    assert "0.0" in lesson_01.scores_figure(torch.zeros(2, 2), ["এক", "দুই"]).html
