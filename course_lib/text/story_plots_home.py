@@ -15,6 +15,7 @@ from .story_words import (
     times,
 )
 
+
 COOKING = Plot(
     "cooking",
     "cooking",
@@ -271,7 +272,9 @@ POWER_CUT = Plot(
               "“Even the dark can be so beautiful!” said {friend}.")),
         beat(3,
              ("এক ঘণ্টা পর বিদ্যুৎ ফিরে এল, আর তারা আবার পড়তে [বসা hero+friend past]।",
-              "After an hour, the power came back, and they sat down to study again.")),
+              "After an hour, the power came back, and they sat down to study again."),
+             ("কিছুক্ষণ পর বিদ্যুৎ ফিরে এল, আর সবাই আনন্দে হাততালি দিল।",
+              "After a while, the power came back, and everyone clapped with joy.")),
     ),
 )  # fmt: skip
 
@@ -291,7 +294,10 @@ MARKET = Plot(
     (
         beat(1,
              ("{when} {hero} আর {friend} {n:টি} {fruit} কিনতে বাজারে [যাওয়া hero+friend past]।",
-              "{when}, {hero} and {friend} went to the market to buy {n} {fruit:plural}.")),
+              "{when}, {hero} and {friend} went to the market to buy {n} {fruit:plural}."),
+             ("{when} {hero} {friend:কে} সঙ্গে নিয়ে বাজারে [যাওয়া hero past]। {hero} {n:টি} {fruit} "
+              "কিনতে [চাওয়া hero past-continuous]।",
+              "{when}, {hero} went to the market with {friend}. {hero} wanted to buy {n} {fruit:plural}.")),
         beat(4,
              ("{elder} {hero:কে} টাকা [দেওয়া elder past-perfect]।", "{elder} had given {hero} the money.")),
         beat(5,

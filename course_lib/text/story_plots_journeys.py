@@ -3,7 +3,6 @@
 from .story_people import OLD_PEOPLE, ROWERS, SMALL_CHILDREN, THE_MOTHER, kin
 from .story_plot import Plot, beat
 from .story_words import (
-    BREAKABLES,
     CROPS,
     CROWDED_PLACES,
     RACING_BOATS,
@@ -14,6 +13,7 @@ from .story_words import (
     number,
     times,
 )
+
 
 TRAIN = Plot(
     "train",
@@ -28,7 +28,9 @@ TRAIN = Plot(
     (
         beat(1,
              ("{when} {hero} আর {friend} ট্রেনে করে {town:তে} [যাওয়া hero+friend past-continuous]।",
-              "{when}, {hero} and {friend} were travelling to {town} by train.")),
+              "{when}, {hero} and {friend} were travelling to {town} by train."),
+             ("{when} {town:তে} যাওয়ার জন্য {hero} আর {friend} ট্রেনে [ওঠা hero+friend past]।",
+              "{when}, {hero} and {friend} got on a train to {town}.")),
         beat(4,
              ("সঙ্গে [আছ elder past] {hero:র} {elder}।", "{hero:'s} {elder:kin} was with them.")),
         beat(6,
@@ -49,7 +51,8 @@ TRAIN = Plot(
              ("একটু পরে ট্রেনটি একটি বড় সেতু পার হলো।", "A little later, the train crossed a big bridge.")),
         beat(2,
              ("শেষে ট্রেন {town:তে} পৌঁছাল, আর দুই বন্ধু আনন্দে নেমে [পড়া hero+friend past]।",
-              "At last the train reached {town}, and the two friends got off happily.")),
+              "At last the train reached {town}, and the two friends got off happily."),
+             ("কয়েক ঘণ্টা পর ট্রেনটি {town:তে} এসে থামল।", "After a few hours, the train stopped in {town}.")),
         beat(3,
              ("স্টেশনে {friend:র} {host} তাদের নিতে [আসা host past-perfect]।",
               "{friend:'s} {host:kin} had come to the station to meet them.")),
@@ -132,7 +135,9 @@ OLD_TALE = Plot(
               "“Tell us about {tale:a},” said {friend}.")),
         beat(2,
              ("{elder} তাদের এক চালাক {tale:র} গল্প [শোনানো elder past]।",
-              "{elder} told them the story of a clever {tale}.")),
+              "{elder} told them the story of a clever {tale}."),
+             ("{elder} হেসে এক চালাক {tale:র} গল্প শুরু [করা elder past]।",
+              "{elder} smiled and began the story of a clever {tale}.")),
         beat(7,
              ("“এক বনে থাকত এক চালাক {tale},” {elder} শুরু [করা elder past]।",
               "“Once there was a clever {tale} in a forest,” {elder} began.")),
@@ -174,7 +179,10 @@ COLD_MORNING = Plot(
         beat(1,
              ("{when} {hero} আর {friend} পথের ধারে একজন {old:stranger}কে শীতে কাঁপতে [দেখা hero+friend "
               "past]।",
-              "{when}, {hero} and {friend} saw an {old:kin} shivering by the road.")),
+              "{when}, {hero} and {friend} saw an {old:kin} shivering by the road."),
+             ("{when} হাঁটতে বের হয়ে {hero} আর {friend} [দেখা hero+friend past], একজন {old:stranger} "
+              "শীতে কষ্ট [পাওয়া old continuous]।",
+              "{when}, {hero} and {friend} were out walking and saw an {old:kin} who was very cold.")),
         beat(4,
              ("সেদিন খুব কুয়াশা ছিল, তাই সূর্য দেখা যাচ্ছিল না।",
               "It was so foggy that day that nobody could see the sun.")),
@@ -190,7 +198,9 @@ COLD_MORNING = Plot(
               "{hero} ran home and told {elder} everything.")),
         beat(7,
              ("{elder} আলমারি খুলে {thing:একটি} বের করে [দেওয়া elder past]।",
-              "{elder} opened the cupboard and took out {thing:a}.")),
+              "{elder} opened the cupboard and took out {thing:a}."),
+             ("{elder} সঙ্গে সঙ্গে {thing:একটি} এনে [দেওয়া elder past]।",
+              "{elder} brought {thing:a} at once.")),
         beat(7,
              ("{hero} আর {friend} {thing.noun:টি} {old:কে} [দেওয়া hero+friend past]।",
               "{hero} and {friend} gave the {thing.noun} to {old}.")),
@@ -241,7 +251,10 @@ GARDEN = Plot(
         beat(2,
              ("{n} সপ্তাহ পর গাছে {crop} ধরল, আর তারা সেগুলো সবার মধ্যে ভাগ করে [দেওয়া hero+friend past]।",
               "After {n} weeks, there were {crop:plural} on the plants, and they shared them with "
-              "everyone.")),
+              "everyone."),
+             ("{n} সপ্তাহ পর গাছ ভরে {crop} হলো, আর তারা প্রতিবেশীদেরও কিছু [দেওয়া hero+friend past]।",
+              "After {n} weeks, the plants were full of {crop:plural}, and they gave some to the "
+              "neighbours.")),
         beat(3,
              ("“নিজের হাতে ফলানো {crop:র} স্বাদই আলাদা,” {friend} [বলা friend past]।",
               "“Things taste better when you grow them yourself,” said {friend}.")),
@@ -263,7 +276,9 @@ STARS = Plot(
     (
         beat(1,
              ("{when} {hero} আর {friend} ছাদে উঠে আকাশ [দেখা hero+friend past-continuous]।",
-              "{when}, {hero} and {friend} were looking at the sky from the roof.")),
+              "{when}, {hero} and {friend} were looking at the sky from the roof."),
+             ("{when} {hero} আর {friend} উঠানে মাদুরে শুয়ে আকাশ [দেখা hero+friend past-continuous]।",
+              "{when}, {hero} and {friend} lay on a mat in the yard and looked at the sky.")),
         beat(4,
              ("আকাশে এক টুকরো মেঘও ছিল না।", "There was not a single cloud in the sky.")),
         beat(5,
@@ -274,7 +289,9 @@ STARS = Plot(
               "{hero:'s} {elder:kin} said, “So many that nobody can count them all.”")),
         beat(2,
              ("হঠাৎ একটি উল্কা ছুটে গেল, আর দুজনে অবাক হয়ে তাকিয়ে [থাকা hero+friend past]।",
-              "Suddenly a shooting star flew by, and the two of them stared in wonder.")),
+              "Suddenly a shooting star flew by, and the two of them stared in wonder."),
+             ("হঠাৎ আকাশে একটি উল্কা দেখা গেল, আর দুজনে আনন্দে চেঁচিয়ে [ওঠা hero+friend past]।",
+              "Suddenly there was a shooting star in the sky, and the two of them cried out with joy.")),
         beat(3,
              ("“কী সুন্দর!” {friend} আস্তে [বলা friend past]।", "“How beautiful!” said {friend} softly.")),
         beat(7,
@@ -288,48 +305,6 @@ STARS = Plot(
         beat(10,
              ("সেই রাতে {hero} স্বপ্নে একটি রকেট [চালানো hero past]।",
               "That night, {hero} flew a rocket in a dream.")),
-    ),
-)  # fmt: skip
-
-
-BROKEN = Plot(
-    "broken",
-    "honesty",
-    ("ভাঙা {thing.noun}", "The Broken {thing.noun:title}"),
-    {
-        "when": times("any", without=("school",)),
-        "thing": BREAKABLES,
-        "elder": kin("mother", "father", "grandmother", "aunt"),
-    },
-    (
-        beat(1,
-             ("{when} {friend:র} সঙ্গে খেলতে গিয়ে {hero} {elder:র} {thing:টি} ভেঙে [ফেলা hero past]।",
-              "{when}, {hero} was playing with {friend} and broke {hero:his} {elder:kin}'s {thing}.")),
-        beat(4,
-             ("ঘরে তখন আর কেউ ছিল না।", "Nobody else was in the room.")),
-        beat(5,
-             ("“চলো, টুকরোগুলো লুকিয়ে রাখি,” {hero} ভয়ে ভয়ে [বলা hero past]।",
-              "“Let us hide the pieces,” said {hero} in fear.")),
-        beat(6,
-             ("“না, সত্যি কথা বলাই ভালো,” {friend} [বলা friend past]।",
-              "“No, it is better to tell the truth,” said {friend}.")),
-        beat(2,
-             ("{hero} {elder:র} কাছে গিয়ে সত্যি কথা [বলা hero past]।",
-              "{hero} went to {hero:his} {elder:kin} and told the truth."),
-             ("একটু পরে {hero} {elder:কে} সব কথা খুলে [বলা hero past]।",
-              "A little later, {hero} told {hero:his} {elder:kin} everything.")),
-        beat(3,
-             ("{elder} রাগ [করা elder past] না, বরং {hero:কে} কাছে টেনে [নেওয়া elder past]।",
-              "{hero:His} {elder:kin} was not angry. Instead, {elder:he} drew {hero} close.")),
-        beat(7,
-             ("{elder} [বলা elder past], “{thing.noun} আবার কেনা যায়, কিন্তু বিশ্বাস কেনা যায় না।”",
-              "“We can buy another {thing.noun}, but we cannot buy trust,” said {elder}.")),
-        beat(8,
-             ("দুজনে মিলে টুকরোগুলো সাবধানে তুলে [ফেলা hero+friend past]।",
-              "The two of them carefully picked up the pieces.")),
-        beat(9,
-             ("পরে {hero} নিজের জমানো টাকা দিয়ে একটি নতুন {thing.noun} [কেনা hero past]।",
-              "Later, {hero} bought a new {thing.noun} with {hero:his} own savings.")),
     ),
 )  # fmt: skip
 
@@ -367,7 +342,8 @@ BOAT_RACE = Plot(
              ("শেষে সত্যিই {boat:টি} সবার আগে পৌঁছাল।", "In the end, the {boat} really came first.")),
         beat(3,
              ("{hero} আর {friend} আনন্দে চিৎকার করে [ওঠা hero+friend past]।",
-              "{hero} and {friend} shouted with joy.")),
+              "{hero} and {friend} shouted with joy."),
+             ("চারদিকে হাততালি আর আনন্দের শব্দ উঠল।", "Everyone around them clapped and cheered.")),
         beat(7,
              ("{hero:র} {elder} [বলা elder past], “ছোটবেলায় আমিও এখানে নৌকা [চালানো আমি perfect]।”",
               "{hero:'s} {elder:kin} said, “I rowed here too when I was young.”")),
@@ -378,4 +354,4 @@ BOAT_RACE = Plot(
 )  # fmt: skip
 
 
-PLOTS = (TRAIN, LOST_CHILD, OLD_TALE, COLD_MORNING, GARDEN, STARS, BROKEN, BOAT_RACE)
+PLOTS = (TRAIN, LOST_CHILD, OLD_TALE, COLD_MORNING, GARDEN, STARS, BOAT_RACE)

@@ -1,9 +1,10 @@
-"""Plots about kindness: something lost, a heavy load, a young animal, a quarrel, money that is given back."""
+"""Plots about kindness: something lost, a heavy load, a young animal, a quarrel, honesty."""
 
 from .story_people import OLD_PEOPLE, SHOPKEEPER, kin
 from .story_plot import Plot, beat
 from .story_words import (
     ANIMAL_SPOTS,
+    BREAKABLES,
     CARRIED,
     FRUITS,
     PUBLIC_PLACES,
@@ -12,6 +13,7 @@ from .story_words import (
     number,
     times,
 )
+
 
 LOST = Plot(
     "lost",
@@ -139,7 +141,7 @@ HEAVY_BAG = Plot(
 YOUNG_ANIMAL = Plot(
     "young animal",
     "animals",
-    ("ছোট্ট {animal.noun}", "The Little {animal.noun:title}"),
+    ("ছোট্ট {animal.noun}", "The {animal.noun:title}"),
     {
         "when": times("any"),
         "animal": YOUNG_ANIMALS,
@@ -171,7 +173,9 @@ YOUNG_ANIMAL = Plot(
               "After a while, the {animal.noun} began to jump about.")),
         beat(4,
              ("{friend} হেসে [বলা friend past], “দেখো, ও এখন ভালো আছে!”",
-              "{friend} laughed and said, “Look, it is fine now!”")),
+              "{friend} laughed and said, “Look, it is fine now!”"),
+             ("“চলো, ওর একটা নাম দিই,” {friend} [বলা friend past]।",
+              "“Let us give it a name,” said {friend}.")),
         beat(7,
              ("“আমরা কি ওকে রাখতে পারি?” {hero} {elder:কে} জিজ্ঞেস [করা hero past]।",
               "“Can we keep it?” {hero} asked {elder}.")),
@@ -270,7 +274,9 @@ RIGHT_CHANGE = Plot(
               "There was a big crowd in the shop, so the shopkeeper noticed nothing.")),
         beat(5,
              ("পথে {hero} টাকা গুনে অবাক হয়ে [যাওয়া hero past]।",
-              "On the way, {hero} counted the money and was surprised.")),
+              "On the way, {hero} counted the money and was surprised."),
+             ("বাড়ি ফেরার পথে {hero} টাকা [গোনা hero past]। টাকা অনেক বেশি!",
+              "On the way home, {hero} counted the money. There was too much!")),
         beat(6,
              ("“এই টাকা দিয়ে আরও {fruit} কেনা যায়,” {hero} মনে মনে [ভাবা hero past]।",
               "“I could buy more {fruit:plural} with this money,” thought {hero}.")),
@@ -303,4 +309,50 @@ RIGHT_CHANGE = Plot(
 )  # fmt: skip
 
 
-PLOTS = (LOST, HEAVY_BAG, YOUNG_ANIMAL, QUARREL, RIGHT_CHANGE)
+BROKEN = Plot(
+    "broken",
+    "honesty",
+    ("ভাঙা {thing.noun}", "The Broken {thing.noun:title}"),
+    {
+        "when": times("any", without=("school",)),
+        "thing": BREAKABLES,
+        "elder": kin("mother", "father", "grandmother", "aunt"),
+    },
+    (
+        beat(1,
+             ("{when} {friend:র} সঙ্গে খেলতে গিয়ে {hero} {elder:র} {thing:টি} ভেঙে [ফেলা hero past]।",
+              "{when}, {hero} was playing with {friend} and broke {hero:his} {elder:kin}'s {thing}."),
+             ("{when} {hero} আর {friend} ঘরে বল [খেলা hero+friend past-continuous]। হঠাৎ বল লেগে "
+              "{hero:র} {elder:র} {thing:টি} ভেঙে গেল।",
+              "{when}, {hero} and {friend} were playing ball indoors. Suddenly the ball broke {hero:'s} "
+              "{elder:kin}'s {thing}.")),
+        beat(4,
+             ("ঘরে তখন আর কেউ ছিল না।", "Nobody else was in the room.")),
+        beat(5,
+             ("“চলো, টুকরোগুলো লুকিয়ে রাখি,” {hero} ভয়ে ভয়ে [বলা hero past]।",
+              "“Let us hide the pieces,” said {hero} in fear.")),
+        beat(6,
+             ("“না, সত্যি কথা বলাই ভালো,” {friend} [বলা friend past]।",
+              "“No, it is better to tell the truth,” said {friend}.")),
+        beat(2,
+             ("{hero} {elder:র} কাছে গিয়ে সত্যি কথা [বলা hero past]।",
+              "{hero} went to {hero:his} {elder:kin} and told the truth."),
+             ("একটু পরে {hero} {elder:কে} সব কথা খুলে [বলা hero past]।",
+              "A little later, {hero} told {hero:his} {elder:kin} everything.")),
+        beat(3,
+             ("{elder} রাগ [করা elder past] না, বরং {hero:কে} কাছে টেনে [নেওয়া elder past]।",
+              "{hero:His} {elder:kin} was not angry. Instead, {elder:he} drew {hero} close.")),
+        beat(7,
+             ("{elder} [বলা elder past], “{thing.noun} আবার কেনা যায়, কিন্তু বিশ্বাস কেনা যায় না।”",
+              "“We can buy another {thing.noun}, but we cannot buy trust,” said {elder}.")),
+        beat(8,
+             ("দুজনে মিলে টুকরোগুলো সাবধানে তুলে [ফেলা hero+friend past]।",
+              "The two of them carefully picked up the pieces.")),
+        beat(9,
+             ("পরে {hero} নিজের জমানো টাকা দিয়ে একটি নতুন {thing.noun} [কেনা hero past]।",
+              "Later, {hero} bought a new {thing.noun} with {hero:his} own savings.")),
+    ),
+)  # fmt: skip
+
+
+PLOTS = (LOST, HEAVY_BAG, YOUNG_ANIMAL, QUARREL, RIGHT_CHANGE, BROKEN)
