@@ -15,7 +15,6 @@ from .story_words import (
     times,
 )
 
-
 COOKING = Plot(
     "cooking",
     "cooking",

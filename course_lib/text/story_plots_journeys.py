@@ -14,7 +14,6 @@ from .story_words import (
     times,
 )
 
-
 TRAIN = Plot(
     "train",
     "journeys",

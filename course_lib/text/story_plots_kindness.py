@@ -14,7 +14,6 @@ from .story_words import (
     times,
 )
 
-
 LOST = Plot(
     "lost",
     "lost and found",

@@ -4,7 +4,6 @@ from .story_people import BOATMEN, TEACHERS, kin
 from .story_plot import Plot, beat
 from .story_words import FIELDS, FISH, KITES, PLANTING_SPOTS, RIVERS, SAPLINGS, SKILLS, number, times
 
-
 RIVER = Plot(
     "river crossing",
     "rivers",

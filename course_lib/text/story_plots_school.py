@@ -4,7 +4,6 @@ from .story_people import TEACHERS, kin
 from .story_plot import Plot, beat
 from .story_words import COLOURED_PENS, GIFTS, INDOOR_GAMES, LETTERS, TOWNS, number, times
 
-
 RAIN = Plot(
     "rain",
     "rain",

@@ -63,7 +63,10 @@ def test_the_same_seed_gives_the_same_stories() -> None:
 def test_the_first_stories_never_change_unnoticed() -> None:
     # A lesson's stored outputs and a trained model rest on these; change the digest only with them.
     text = "\n".join(f"{story.id}\t{story.title}\t{story.text}" for story in stories(200))
-    assert hashlib.sha256(text.encode()).hexdigest() == "f99dff23056d2bb7f4212f76f9ea6270572e7c60b97d906543e2c6c546352e8f"
+    assert (
+        hashlib.sha256(text.encode()).hexdigest()
+        == "f99dff23056d2bb7f4212f76f9ea6270572e7c60b97d906543e2c6c546352e8f"
+    )
 
 
 def test_another_seed_gives_other_stories() -> None:
