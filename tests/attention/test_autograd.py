@@ -193,11 +193,19 @@ def test_gradcheck(backend: str, name: str) -> None:
     assert torch.autograd.gradcheck(lambda *t: attention(*t, bias, backend=backend), tensors)
 
 
+@pytest.fixture
+def compilable(pytestconfig: pytest.Config) -> None:
+    """Run-time checks of shapes keep state between calls, which torch.compile cannot trace."""
+    if pytestconfig.getoption("jaxtyping_packages", default=None):
+        pytest.skip("torch.compile cannot trace the shape checks of the jaxtyping pass")
+    torch._dynamo.reset()
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("compiler", ["eager", "aot_eager"])
+@pytest.mark.usefixtures("compilable")
 @pytest.mark.filterwarnings("ignore")
 def test_torch_compile_gives_the_same_answer_and_gradients(backend: str, compiler: str) -> None:
-    torch._dynamo.reset()
     query, key, value = qkv(2, 6, dtype=torch.float32)
     skip_unless_available(backend, query, key, value, Causal())
 
@@ -214,9 +222,9 @@ def test_torch_compile_gives_the_same_answer_and_gradients(backend: str, compile
 
 
 @pytest.mark.parametrize("name", ["window", "segments", "padding", "dense sum"])
+@pytest.mark.usefixtures("compilable")
 @pytest.mark.filterwarnings("ignore")
 def test_torch_compile_with_every_kind_of_bias(name: str) -> None:
-    torch._dynamo.reset()
     query, key, value = qkv(2, 7, dtype=torch.float32)
     dense = randn(7, 7, seed=6, dtype=torch.float32, grad=True)
     make = {
@@ -235,9 +243,9 @@ def test_torch_compile_with_every_kind_of_bias(name: str) -> None:
         torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
 
 
+@pytest.mark.usefixtures("compilable")
 @pytest.mark.filterwarnings("ignore")
 def test_torch_compile_serves_lengths_that_change() -> None:
-    torch._dynamo.reset()
     compiled = torch.compile(lambda *t: attention(*t, Causal("bottom-right")), backend="eager")
     for q_len, k_len in [(3, 5), (4, 6), (1, 9), (1, 10)]:
         query, key, value = qkv(1, q_len, k_len, dtype=torch.float32, grad=False)

@@ -1,4 +1,4 @@
-"""What goes on around a call: warnings, global settings, copies of biases, threads, and values that are no number."""
+"""What goes on around a call: warnings, global settings, copies of biases, threads, poisoned tokens, tile edges."""
 
 from __future__ import annotations
 
@@ -204,11 +204,11 @@ def test_a_poisoned_token_touches_exactly_the_rows_that_see_it(
         "causal": lambda: (Causal(), lower),
         "window": lambda: (Causal(window=3), near),
         "segments": lambda: (Segments([cut, length - cut]), packed),
-        "padding": lambda: (KeyPadding(keep), keep[:, None].expand(length, length)),
+        "padding": lambda: (KeyPadding(keep), keep.expand(length, length)),
         "dense": lambda: (torch.where(mask, 0.5, -torch.inf), mask),
         "sum": lambda: (
             Causal() + KeyPadding(keep) + mask,
-            lower & keep[:, None].expand(length, length) & mask,
+            lower & keep.expand(length, length) & mask,
         ),
     }[kind]()
     visible = visible.reshape(length, length)

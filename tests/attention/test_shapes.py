@@ -59,6 +59,16 @@ def test_a_query_head_uses_the_kv_head_of_its_group(backend: str, heads: int, kv
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_the_gradients_of_a_shared_key_head_are_summed_in_float32(backend: str, dtype: torch.dtype) -> None:
+    """64 query heads add up in one key head: a running sum in half precision would lose the last ones."""
+    query, key, value = qkv(1, 6, 10, heads=64, kv_heads=1, head_dim=8, dtype=dtype)
+    ones = torch.ones(1, 6, 64, 8, dtype=dtype)
+    check(backend, query, key, value, grad_out=ones)
+    check(backend, query, key, value, Causal("bottom-right"), visible=matrix(causal(4), 6, 10), grad_out=ones)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("heads", [4, 8])
 def test_grouped_queries_equal_kv_heads_repeated_interleaved(backend: str, heads: int) -> None:
     query, key, value = qkv(2, 6, heads=heads, kv_heads=2, head_dim=8, grad=False)
@@ -96,7 +106,7 @@ def test_a_large_batch(backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("scale", [None, 1.0, 0.125, -0.7, 0.0, 3])
+@pytest.mark.parametrize("scale", [None, 1.0, 0.125, -0.7, 0.0, 3.0])
 def test_scale_multiplies_the_scores_and_defaults_to_one_over_the_root_of_the_width(
     backend: str, scale: float | None
 ) -> None:
