@@ -86,7 +86,12 @@ def _diagnosis(exercise: Exercise, attempts: list[Attempt], wrong: Attempt) -> t
         "place": "result",
     }
     values |= {name: value for name, value in found.values.items() if name in values}
-    mistake = _known_mistake(exercise, attempts, wrong)
+    mistake, certain = _known_mistake(exercise, attempts, wrong)
+    if not certain:
+        # Square cases hide swapped axes, as another mistake or as wrong values; a later case shows them.
+        swapped = next((tried for tried in attempts if _difference(tried).key == "common.axes_swapped"), None)
+        if swapped is not None:
+            return "common.axes_swapped", {"call": swapped.call, **_difference(swapped).values}
     if mistake is not None:
         return exercise.key(mistake.key), values | dict(mistake.values(wrong) if mistake.values else {})
     if exercise.is_question:
@@ -105,12 +110,18 @@ def _diagnosis(exercise: Exercise, attempts: list[Attempt], wrong: Attempt) -> t
     return found.key, {"call": wrong.call, **found.values}
 
 
-def _known_mistake(exercise: Exercise, attempts: list[Attempt], wrong: Attempt) -> Mistake | None:
-    """The first mistake that fits. One that fits the first wrong case gives way to one that explains them all."""
+def _known_mistake(
+    exercise: Exercise, attempts: list[Attempt], wrong: Attempt
+) -> tuple[Mistake | None, bool]:
+    """The first mistake that fits, and whether it is certain: more than a match with the first wrong case.
+
+    One that is not gives way to one that explains every case.
+    """
     first = next((mistake for mistake in exercise.mistakes if mistake.made_in(attempts, wrong)), None)
     if first is None or first.when is not None or first.everywhere:
-        return first
-    return next((mistake for mistake in exercise.mistakes if mistake.explains(attempts)), first)
+        return first, first is not None
+    better = next((mistake for mistake in exercise.mistakes if mistake.explains(attempts)), None)
+    return better or first, better is not None
 
 
 def _difference(wrong: Attempt) -> Difference:
