@@ -7,7 +7,7 @@ import pytest
 from bs4 import BeautifulSoup
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from course_lib.classroom.notebooks import lessons
+from course_lib.classroom.notebooks import lessons, page
 from course_lib.classroom.notebooks.execute import Failure
 from tests.notebooks.samples import NAME, TITLE, bare_notebook, good_notebook, write
 
@@ -56,8 +56,8 @@ def test_one_failing_lesson_fails_the_command_and_the_others_still_run(built):
     status, output = built
     assert status == 1
     assert "last" in (output / "03_c.html").read_text(encoding="utf-8")
-    page = BeautifulSoup((output / "02_b.html").read_text(encoding="utf-8"), "html.parser")
-    assert "This lesson stopped in code cell 2: ValueError: no <rivers>" in page.select_one(".stopped").text
+    soup = BeautifulSoup((output / "02_b.html").read_text(encoding="utf-8"), "html.parser")
+    assert "This lesson stopped in code cell 2: ValueError: no <rivers>" in soup.select_one(".stopped").text
     index = BeautifulSoup((output / "index.html").read_text(encoding="utf-8"), "html.parser")
     rows = [[cell.text for cell in row.select("td")] for row in index.select("tbody tr")]
     assert [row[0] for row in rows] == ["01 · A sample", "02_b", "03_c"]
@@ -67,36 +67,51 @@ def test_one_failing_lesson_fails_the_command_and_the_others_still_run(built):
 
 
 def test_a_page_asks_nothing_of_the_network(built):
-    page = BeautifulSoup((built[1] / "01_sample.html").read_text(encoding="utf-8"), "html.parser")
-    assert page.select("script[src], link[href], iframe") == []
-    assert all(image["src"].startswith("data:") for image in page.select("img"))
-    assert "@import" not in page.text and not re.search(r"url\(\s*['\"]?https?:", str(page))
+    soup = BeautifulSoup((built[1] / "01_sample.html").read_text(encoding="utf-8"), "html.parser")
+    assert soup.select("script[src], link[href], iframe") == []
+    assert all(image["src"].startswith("data:") for image in soup.select("img"))
+    assert "@import" not in soup.text and not re.search(r"url\(\s*['\"]?https?:", str(soup))
 
 
 def test_formulas_are_drawn_and_code_is_not_taken_for_one(built):
-    page = BeautifulSoup((built[1] / "01_sample.html").read_text(encoding="utf-8"), "html.parser")
-    assert [math["display"] for math in page.select("math")] == ["inline", "block"]
-    assert page.select("math mfrac") and page.select("math msqrt")
-    assert any(code.text == "$HOME" for code in page.select("code"))
+    soup = BeautifulSoup((built[1] / "01_sample.html").read_text(encoding="utf-8"), "html.parser")
+    assert [math["display"] for math in soup.select("math")] == ["inline", "block"]
+    assert soup.select("math mfrac") and soup.select("math msqrt")
+    assert any(code.text == "$HOME" for code in soup.select("code"))
+
+
+@pytest.mark.parametrize(
+    ("formula", "holds"),
+    [
+        (r"\text{head\_dim}", "<mtext>head_dim</mtext>"),
+        (r"\begin{aligned} a &= b \\ c &= d \end{aligned}", "<mtable"),
+        (r"a < b", "&#x0003C;"),
+        (r"\unknown{<x>}", r"<code>\unknown{&lt;x&gt;}</code>"),
+        ("a & b", "<code>a &amp; b</code>"),
+        ("{", "<code>{</code>"),
+    ],
+)
+def test_a_formula_is_drawn_or_shown_as_it_was_written(formula, holds):
+    assert holds in page._mathml(formula, "inline")
 
 
 def test_pictures_speak_their_captions_and_widgets_leave_theirs(built):
-    page = BeautifulSoup((built[1] / "01_sample.html").read_text(encoding="utf-8"), "html.parser")
-    assert [image["alt"] for image in page.select(".jp-OutputArea img")] == ['It rises, নদী & "more".']
-    assert page.select_one('[aria-label="three"]').text == "তিন"
-    assert "model_id" not in " ".join(element.text for element in page.select(".jp-OutputArea"))
+    soup = BeautifulSoup((built[1] / "01_sample.html").read_text(encoding="utf-8"), "html.parser")
+    assert [image["alt"] for image in soup.select(".jp-OutputArea img")] == ['It rises, নদী & "more".']
+    assert soup.select_one('[aria-label="three"]').text == "তিন"
+    assert "model_id" not in " ".join(element.text for element in soup.select(".jp-OutputArea"))
 
 
 def test_links_lead_to_pages_and_files(built):
-    page = BeautifulSoup((built[1] / "01_sample.html").read_text(encoding="utf-8"), "html.parser")
-    targets = [link["href"] for link in page.select("main a")]
+    soup = BeautifulSoup((built[1] / "01_sample.html").read_text(encoding="utf-8"), "html.parser")
+    targets = [link["href"] for link in soup.select("main a")]
     assert [unquote(target) for target in targets[1:]] == [
         "02_b.html#1-x",
         "#1-·-Which-weights?",
         "../course_lib/attention/tiled.py",
     ]
-    assert page.find(id="1-·-Which-weights?") is not None
-    assert [link["href"] for link in page.select("nav a")] == ["index.html", "02_b.html"]
+    assert soup.find(id="1-·-Which-weights?") is not None
+    assert [link["href"] for link in soup.select("nav a")] == ["index.html", "02_b.html"]
 
 
 def test_bangla_has_fonts_to_fall_back_on(built):

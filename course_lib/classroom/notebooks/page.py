@@ -145,7 +145,16 @@ class _Renderer(IPythonRenderer):
 
 
 def _mathml(formula: str, display: str) -> str:
+    """A formula as MathML, or as it was written where latex2mathml cannot read all of it."""
+    # It knows alignment by another name, and takes an escape inside \text literally.
+    known = formula.strip().replace("{aligned}", "{split}")
+    known = re.sub(r"\\text\{[^{}]*\}", lambda match: re.sub(r"\\([_%&#$])", r"\1", match[0]), known)
     try:
-        return latex2mathml.converter.convert(formula.strip(), display=display)
-    except Exception:  # whatever it cannot read is shown as it was written
+        drawn = latex2mathml.converter.convert(known, display=display)
+    except Exception:  # it has no base class for what it raises
+        drawn = ""
+    if not drawn or re.search(
+        r"<mi>(?:\\|&<)", drawn
+    ):  # a command it does not know, an alignment it left over
         return f"<code>{html.escape(formula.strip())}</code>"
+    return drawn
