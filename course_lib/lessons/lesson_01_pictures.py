@@ -12,8 +12,8 @@ from course_lib.classroom.widgets import Card, card, choice, slider
 WORDS = ("নদীর", "ধারে", "বসে", "রহিম", "মাছ", "ধরছে")
 """রহিম is fishing by the river, word by word."""
 
-_CELL = 42
-_LEFT = 56
+_CELL = 38
+_LEFT = 54
 _TOP = 44
 
 
@@ -37,7 +37,7 @@ def _heat(
 ) -> str:
     """One SVG: a number in each cell, the bluer the larger; hidden cells are blank."""
     shapes = [svg.text(_LEFT, 16, heading, weight="bold", size=13)]
-    shapes += [svg.text(_LEFT - 6, _TOP + _CELL * i + 26, word, anchor="end") for i, word in enumerate(rows)]
+    shapes += [svg.text(_LEFT - 6, _TOP + _CELL * i + 24, word, anchor="end") for i, word in enumerate(rows)]
     shapes += [
         svg.text(_LEFT + _CELL * (j + 0.5), _TOP - 7, word, anchor="middle", size=13)
         for j, word in enumerate(columns)
@@ -53,7 +53,7 @@ def _heat(
             colour = "#ffffff" if share > 0.85 else svg.INK
             shapes.append(
                 svg.text(
-                    x + _CELL / 2, y + 26, f"{number:.{digits}f}", anchor="middle", size=12, colour=colour
+                    x + _CELL / 2, y + 24, f"{number:.{digits}f}", anchor="middle", size=12, colour=colour
                 )
             )
     return svg.picture(_LEFT + _CELL * len(columns) + 4, _TOP + _CELL * len(rows) + 4, title, *shapes)
