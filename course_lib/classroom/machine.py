@@ -256,9 +256,9 @@ def load_error_of_xformers(load: Callable[[str], object] = import_module) -> str
         return f"{type(error).__name__}: {error}"
     finally:
         logger.setLevel(level)
-    error = getattr(library, "_cpp_library_load_exception", None)
-    if error is None:
+    fault = getattr(library, "_cpp_library_load_exception", None)
+    if fault is None:
         return None
-    while error.__cause__ or error.__context__:
-        error = error.__cause__ or error.__context__
-    return str(error)
+    while fault.__cause__ or fault.__context__:
+        fault = fault.__cause__ or fault.__context__
+    return str(fault)
