@@ -3,11 +3,15 @@
 import json
 import os
 
+import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from course_lib.classroom.notebooks import refresh
-from tests.notebooks.samples import bare_notebook, write
+from course_lib.classroom.notebooks.check import problems
+from course_lib.classroom.notebooks.execute import read
+from course_lib.classroom.notebooks.normalise import normalise
+from tests.notebooks.samples import NAME, bare_notebook, good_notebook, write
 
 DRAW = """import matplotlib.pyplot as plt
 from tqdm.auto import tqdm
@@ -39,6 +43,18 @@ def test_two_runs_give_the_same_bytes_and_a_failing_notebook_keeps_its_own(tmp_p
     assert good_path.read_bytes() == once
     assert "01_a.ipynb: unchanged" in capsys.readouterr().err
     assert sorted(path.name for path in good_path.parent.iterdir()) == ["01_a.ipynb", "02_b.ipynb"]
+
+
+def test_a_file_without_cell_ids_is_read_as_it_is_and_refused_by_check(tmp_path, recwarn):
+    stored = json.loads(nbformat.writes(good_notebook()))
+    for cell in stored["cells"]:
+        del cell["id"]
+    path = tmp_path / NAME
+    path.write_text(json.dumps(stored), encoding="utf-8")
+    first, second = (normalise(read(path)) for _ in range(2))
+    assert first == second
+    assert any("every cell needs an id of its own" in str(problem) for problem in problems(read(path), path))
+    assert [str(warning.message) for warning in recwarn] == []
 
 
 def test_an_interrupted_write_leaves_the_old_file(tmp_path, monkeypatch):

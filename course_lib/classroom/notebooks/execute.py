@@ -74,9 +74,14 @@ class _KernelManager(AsyncKernelManager):
 def read(path: Path) -> NotebookNode:
     """Read a notebook as format 4. Raises `course.NotANotebook` with a sentence for anything else."""
     try:
-        notebook = nbformat.reads(path.read_text(encoding="utf-8"), as_version=4)
-        if not isinstance(notebook.get("cells"), list):
-            raise ValueError("it has no cells")
+        # Not nbformat.reads: it gives random ids to cells without one, and nobody would know that they lack it.
+        notebook = nbformat.v4.reads(path.read_text(encoding="utf-8"))
+        if notebook.get("nbformat") != 4:
+            raise ValueError(f"its format is {notebook.get('nbformat')}, expected 4")
+        with_ids = deepcopy(notebook)
+        for number, cell in enumerate(with_ids.cells if with_ids.nbformat_minor >= 5 else []):
+            cell.setdefault("id", f"cell-{number}")
+        nbformat.validate(with_ids)
     except FileNotFoundError:
         raise course.NotANotebook(f"{course.shown(path)} does not exist.") from None
     except Exception as error:  # nbformat has no base class for the many ways in which a file can be wrong
