@@ -1,0 +1,150 @@
+"""What a bench found: every raw figure, the claims with their bounds, as a table, a picture and a JSON file."""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+_COMPARE: dict[str, Callable[[float, float], bool]] = {"<=": operator.le, ">=": operator.ge}
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A measured value and what the course says of it; ``bound`` as in ``"<= 0.04"``."""
+
+    name: str
+    value: float
+    bound: str
+
+    @property
+    def limit(self) -> float:
+        return float(self.bound.split()[1])
+
+    @property
+    def holds(self) -> bool:
+        return math.isfinite(self.value) and _COMPARE[self.bound.split()[0]](self.value, self.limit)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.name, "value": self.value, "bound": self.bound, "holds": self.holds}
+
+
+@dataclass
+class Report:
+    """``rows`` are raw figures, each a flat dictionary with at least a ``"name"``."""
+
+    name: str
+    machine: dict[str, Any]
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
+
+    def claim(self, name: str, value: float, bound: str) -> None:
+        self.claims.append(Claim(name, value, bound))
+
+    def to_json(self) -> str:
+        content = {
+            "bench": self.name,
+            "machine": self.machine,
+            "rows": self.rows,
+            "claims": [claim.to_dict() for claim in self.claims],
+        }
+        return json.dumps(content, ensure_ascii=False, indent=1) + "\n"
+
+    def write_json(self, path: Path) -> None:
+        """Whole or not at all."""
+        write_atomically(path, self.to_json().encode())
+
+    def print_table(self) -> None:
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(title=f"bench {self.name}", title_justify="left")
+        for heading, justify in (("claim", "left"), ("measured", "right"), ("bound", "left"), ("", "left")):
+            table.add_column(heading, justify=justify)  # type: ignore[arg-type]
+        for claim in self.claims:
+            verdict = "[green]holds[/green]" if claim.holds else "[red]does not hold[/red]"
+            table.add_row(claim.name, f"{claim.value:.3g}", claim.bound, verdict)
+        raw = Table(title="every measurement", title_justify="left")
+        keys = [key for key in dict.fromkeys(k for row in self.rows for k in row) if key != "ratios"]
+        for key in keys:
+            raw.add_column(key, justify="left" if key == "name" else "right")
+        for row in self.rows:
+            raw.add_row(*(_cell(row.get(key)) for key in keys))
+        console = Console()
+        console.print(raw)
+        if self.claims:
+            console.print(table)
+
+    def write_plot(self, path: Path) -> None:
+        """The claims as bars on a logarithmic axis of value / bound: left of 1 where less is asked and reached."""
+        import io
+
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(7, 0.6 + 0.45 * max(len(self.claims), 1)), layout="constrained")
+        axes = figure.add_subplot()
+        names = [claim.name for claim in self.claims]
+        shares = [claim.value / claim.limit for claim in self.claims]
+        colours = ["#0072b2" if claim.holds else "#d55e00" for claim in self.claims]
+        axes.barh(names, [share - 1 for share in shares], left=1, color=colours)
+        for row, claim in enumerate(self.claims):
+            axes.annotate(
+                f"{claim.value:.3g}  ({claim.bound})",
+                (max(1.0, shares[row]), row),
+                xytext=(4, 0),
+                textcoords="offset points",
+                va="center",
+                fontsize=9,
+            )
+        axes.set_xscale("log")
+        axes.invert_yaxis()
+        axes.axvline(1, color="#1f1f1f", linewidth=1)
+        axes.set_xlabel("measured / bound (the line is the bound)")
+        axes.margins(x=0.25)
+        buffer = io.BytesIO()
+        figure.savefig(buffer, dpi=120)
+        write_atomically(path, buffer.getvalue())
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write beside the file and rename: a reader never sees half of it. Makes the folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def this_machine(device: str) -> dict[str, Any]:
+    """What the figures were measured on: versions, CPU features, threads, device."""
+    import platform
+
+    import torch
+
+    from ..classroom import machine
+
+    return {
+        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+        "cpu": asdict(machine.cpu()),
+        "threads": torch.get_num_threads(),
+        "memory_bytes": machine.memory().total,
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "versions": machine.versions(),
+    }
