@@ -6,7 +6,7 @@
 Bangla     persons  `র` `কে` (রহিমের, রহিমকে); `সে` `তার` `তাকে` become তিনি, তাঁর, তাঁকে for an elder
            things   `র` `কে` `তে`; `একটি` (একটি ছাতা); `টি` `টির` `টিকে` `টিতে` (চিঠিখানা where the classifier is খানা); `গুলো`
            numbers  `টি` `জন` (দুটি, দুজন); `digits` (২); nothing (দুই)
-           activity `infinitive` `participle` `noun`, or a subject and a tense: `{skill:hero past}`
+           activity `infinitive` `participle` `conditional`, or a subject and a tense: `{skill:hero past}`
 English    persons  `'s`; `he` `him` `his`, also `He` `His`; `kin` (grandmother)
            things   `a` `plural` `title`;  places `in` `to`;  activity `past` `ing`
 =========  ==========================================================================================
@@ -113,8 +113,6 @@ def bangla_form(entity: Entity, form: str, *, bare: bool = False) -> str:
         case Activity():
             if form in NON_FINITE:
                 return f"{entity.object_bn} {non_finite(entity.verb_bn, form)}"
-            if form == "noun":
-                return f"{entity.object_bn} {entity.verb_bn}"
         case Noun():
             phrase = entity.noun_bn if bare else entity.bn
             if form == "একটি":

@@ -125,6 +125,11 @@ def test_a_pair_names_the_same_children_in_both_languages() -> None:
             assert person.bn in bangla.text and person.en in english.text
 
 
+def test_nobody_is_her_own_friend() -> None:
+    casts = [sketch(seed, index).cast for seed in range(5) for index in range(1_000)]
+    assert all(cast["hero"] != cast["friend"] for cast in casts)
+
+
 def test_every_plot_is_told() -> None:
     assert len({sketch(0, index).plot.name for index in range(2_000)}) == len(PLOTS)
 
