@@ -125,7 +125,9 @@ def test_ctrl_c_ends_the_command_and_the_kernel_and_leaves_the_notebook(tmp_path
     path = write(bare_notebook(source), tmp_path / "01_a.ipynb")
     before = path.read_bytes()
     command = [sys.executable, "-m", "course_lib.classroom.notebooks", "refresh", str(path)]
-    with subprocess.Popen(command, cwd=course.REPOSITORY, stderr=subprocess.PIPE, encoding="utf-8") as process:
+    with subprocess.Popen(
+        command, cwd=course.REPOSITORY, stderr=subprocess.PIPE, encoding="utf-8"
+    ) as process:
         deadline = time.monotonic() + 120
         while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text(encoding="ascii"):
             assert time.monotonic() < deadline and process.poll() is None

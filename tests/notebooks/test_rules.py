@@ -372,6 +372,13 @@ def test_a_picture_alone_is_no_comparison(tmp_path):
     assert any("[compared]" in text for text in found(notebook, tmp_path))
 
 
+def test_a_problem_names_its_cell_by_its_first_words_and_cuts_no_letter_in_half(tmp_path):
+    notebook = good_notebook()
+    find(notebook, "print(1").source = "print('" + "ক্ষি" * 40 + "');"
+    (problem,) = (text for text in found(notebook, tmp_path) if text.endswith("[semicolon]"))
+    assert f"(print('{'ক্ষি' * 22}…)" in problem
+
+
 def test_check_reports_each_notebook_and_fails(tmp_path, capsys):
     write(good_notebook(), tmp_path / "notebooks" / NAME)
     broken = good_notebook()

@@ -20,6 +20,7 @@ from course_lib.classroom.notebooks import (
 )
 from course_lib.classroom.notebooks.execute import read
 from course_lib.classroom.notebooks.lesson_file import LessonFile, Problem
+from course_lib.text import graphemes
 
 RULES = (
     *rules_outputs.RULES,
@@ -53,7 +54,8 @@ def _located(problem: Problem, lesson: LessonFile) -> Problem:
     if problem.cell is None or problem.cell >= len(lesson.cells):
         return problem
     line = next(iter(lesson.cells[problem.cell].source.strip().splitlines()), "")
-    return replace(problem, near=line if len(line) <= 30 else f"{line[:29]}…")
+    shown = graphemes(line)  # a Bangla letter is never cut in half
+    return replace(problem, near=line if len(shown) <= 30 else f"{''.join(shown[:29])}…")
 
 
 def main(names: Sequence[str]) -> int:
