@@ -16,9 +16,10 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-_WORD: Final = re.compile(r"\S*[A-Za-z]\S*")
+# Tried at the start of a word only, or a long word without what is sought would take the square of its length.
+_WORD: Final = re.compile(r"(?<!\S)\S*?[A-Za-z]\S*")
 # Words without one of these cannot show evidence: most of any other text, so it is judged quickly.
-_SUSPECT: Final = re.compile(r"\S*[vw†‡ˆ‰¨©ªÖ¯]\S*")
+_SUSPECT: Final = re.compile(r"(?<!\S)\S*?[vw†‡ˆ‰¨©ªÖ¯]\S*")
 
 _EVIDENCE: Final = re.compile(
     "|".join(

@@ -41,8 +41,10 @@ def test_source_code_is_not_taken_for_bijoy(module) -> None:
         "Čtvrtek je čtvrtý den. Svět, květ, tvář, mrkev a vlk: vždy dvě věty, dvanáct slov.",
         "Själv gick jag två svåra varv kring sjön en kväll i tvångströja.",
         "Zwölf Boxkämpfer jagen Viktor quer über den großen Sylter Deich. BÖRSE, MÖBEL, GRÖßE.",
+        "Wczoraj wpadł wprost wśród wspaniałych wzgórz, wbrew wszystkim wróżbom, wdzięcznie wgłąb wąwozu.",
         "Twee zwarte vlinders vliegen over het veld; de vrouw verft de vloer.",
         "IPv4 IPv6 IPv4Network IPv6Address csv tsv env argv dev mkv nvm kv cv",
+        "WHERE wb = wp AND wb < wp OR wb",
         "for cv, hv in zip(cvs, hvs): csv.writer(sys.argv[1]).writerow([cv, hv])",
         "The price† is in dollars‡ and includes VAT. †See page 5. © 2024 Acme, Inc.",
         "SELECT * FROM nvarchar WHERE kv = 1; vw_sales, pvalue, tval, kvm, dv/dt = 9.8 m/s²",
@@ -52,6 +54,11 @@ def test_source_code_is_not_taken_for_bijoy(module) -> None:
 )
 def test_other_languages_and_code_are_not_taken_for_bijoy(text: str) -> None:
     assert not looks_like_bijoy(text)
+
+
+@pytest.mark.parametrize("letter", ["a", "ক", "v", "w"])
+def test_a_very_long_word_is_judged_in_passing(letter: str) -> None:
+    assert not looks_like_bijoy(letter * 1_000_000)
 
 
 def test_two_words_are_not_enough_and_evidence_adds_up() -> None:

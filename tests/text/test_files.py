@@ -104,6 +104,12 @@ def test_several_files_follow_each_other_and_can_be_shuffled(tmp_path: Path) -> 
     assert len({document.id for document in documents}) == 5
 
 
+def test_where_a_block_ends_changes_nothing(tmp_path: Path) -> None:
+    for length in range((1 << 16) - 4, (1 << 16) + 3):
+        line = "a" * length
+        assert texts(write(tmp_path / "a.txt", f"{line}\r\nb\r\n\r\nনদী")) == [f"{line}\nb", "নদী"]
+
+
 def test_a_long_document_is_cut_where_it_hurts_least(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "নদীতে নৌকা চলে। মাঝি গান গায়। আমরা পাড়ে বসে শুনি।")
     assert texts(path, longest=35) == ["নদীতে নৌকা চলে। মাঝি গান গায়।", "আমরা পাড়ে বসে শুনি।"]
@@ -284,6 +290,11 @@ class TestErrors:
         path = write(tmp_path / "a.txt", "নদীর ধারে বসে রহিম মাছ ধরছে।\r\n".encode() * 20_000 + b"\x92")
         with pytest.raises(ValueError, match=r"line 20001: the byte 0x92 is not UTF-8"):
             list(read_documents(path))
+
+    def test_lines_are_counted_through_a_document_that_is_cut(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "a.txt", "ঠিক আছে।\n" * 40 + BIJOY)
+        with pytest.raises(ValueError, match="line 41: “Avgvi"):
+            list(read_documents(path, longest=50))
 
     def test_a_json_file_on_one_line_is_not_read_into_memory(self, tmp_path: Path) -> None:
         path = write(tmp_path / "a.jsonl", b"[" + b'{"text": "abcdefgh"}, ' * 1_000_000)

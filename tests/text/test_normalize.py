@@ -45,6 +45,7 @@ def test_letters_with_a_dot_are_two_code_points_as_nfc_wants_them(single: str) -
         "ক\u09cd\u200dষ",  # a half form asked for
         "\u09a4\u09cd\u200cপর",  # ত with a visible hasant is not ৎ
         "\u09f0\u09f1",  # Assamese letters
+        "\u09a4\u09cd\u200d\u09be",  # as ৎ, the sign after it would lose its letter
         "কাা",  # a doubled sign shows: it is a typing error, not a spelling
         "অ\u09cd\u09afাপ",
         "আমি যাব না। তুমি যাবে।",
@@ -59,7 +60,15 @@ def test_what_the_reader_sees_is_left_alone(word: str) -> None:
 def test_a_joiner_that_joins_nothing_is_removed() -> None:
     assert normalize_bangla("র\u200d\u200d\u09cd\u09afাম") == "র\u200d\u09cd\u09afাম"
     assert normalize_bangla("উদ\u09cd\u200c\u200cযাপন") == "উদ\u09cd\u200cযাপন"
+    assert normalize_bangla("র\u200c\u200c\u09cd\u09afাম") == "র\u200d\u09cd\u09afাম"
     assert normalize_bangla("\u200cআমি \u200dতুমি") == "আমি তুমি"
+
+
+@pytest.mark.parametrize(
+    "text", ["a\u200d\u200db", "\u200cfe", "👩\u200d\u200d👧", "\u0645\u200c\u200c\u0631"]
+)
+def test_joiners_of_other_scripts_are_none_of_its_business(text: str) -> None:
+    assert normalize_bangla(text) == text
 
 
 def test_a_bar_after_a_bangla_word_is_a_danda() -> None:
@@ -74,6 +83,7 @@ def test_a_bar_in_a_table_or_outside_bangla_stays_a_bar(line: str) -> None:
 
 @given(st.one_of(st.text(), BANGLA_PIECES))
 @example("\u09be\u09be\u09c7\u09c7")
+@example("র\u200c\u200c\u09cd\u09afাম")
 @example("ক\u200d\u200d\u200c\u200c\u09bcব")
 @settings(max_examples=300)
 def test_normalising_twice_is_normalising_once_and_gives_nfc(text: str) -> None:
