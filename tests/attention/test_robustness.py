@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from course_lib.attention import AttentionBias, Causal, KeyPadding, Segments, attention, available_backends
@@ -233,14 +233,14 @@ def test_a_poisoned_token_touches_exactly_the_rows_that_see_it(
 
 
 @pytest.mark.parametrize("backend", ["tiled", "auto"])
-@FEW
+@settings(parent=FEW, max_examples=15)
 @given(
-    q_len=st.integers(0, 400),
-    k_len=st.integers(1, 700),
+    q_len=st.integers(0, 200),
+    k_len=st.integers(1, 260),
     align=st.sampled_from(["top-left", "bottom-right"]),
-    window=st.none() | st.integers(1, 500),
-    padded=st.tuples(st.integers(0, 699), st.integers(0, 699)),
-    heads=st.sampled_from([(1, 1), (4, 2), (3, 1)]),
+    window=st.none() | st.integers(1, 200),
+    padded=st.tuples(st.integers(0, 259), st.integers(0, 259)),
+    heads=st.sampled_from([(64, 1), (64, 64), (3, 1)]),
     seed=st.integers(0, 9),
 )
 def test_causal_windows_and_padding_over_several_tiles(
@@ -254,7 +254,7 @@ def test_causal_windows_and_padding_over_several_tiles(
     seed: int,
 ) -> None:
     """One sequence padded left, the other right, any corner: empty and partial tiles of every kind."""
-    query, key, value = qkv(2, q_len, k_len, heads[0], heads[1], head_dim=3, seed=seed)
+    query, key, value = qkv(2, q_len, k_len, heads[0], heads[1], head_dim=2, seed=seed)
     keep = torch.ones(2, k_len, dtype=torch.long)
     keep[0, : padded[0]] = 0
     keep[1, max(0, k_len - padded[1]) :] = 0
