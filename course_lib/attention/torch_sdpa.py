@@ -8,6 +8,7 @@ queries than keys is a top-left one over the last of them, and a mask no larger 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -203,7 +204,13 @@ class _FlashOnCPUBackward(torch.autograd.Function):
     def forward(ctx, pieces, masks, scale, grad_out, query, key, value, out, lse):
         grad_out = grad_out if grad_out.stride(-1) == 1 else grad_out.contiguous()
         num_heads, num_kv_heads = query.shape[2], key.shape[2]
-        grad_query, grad_key, grad_value = (torch.zeros_like(t) for t in (query, key, value))
+        # Segments do not overlap, so their gradients are written, once; only a cache's pages may be shared.
+        runs = [p.keys for p in pieces if isinstance(p.keys, range)]
+        apart = len(runs) == len(pieces) and all(a.stop <= b.start for a, b in pairwise(runs))
+        all_keys = apart and sum(map(len, runs)) == key.shape[1]
+        all_queries = sum(len(p.queries) for p in pieces) == query.shape[1]
+        grad_query = torch.empty_like(query) if all_queries else torch.zeros_like(query)
+        grad_key, grad_value = ((torch.empty_like if all_keys else torch.zeros_like)(t) for t in (key, value))
         for piece, mask in zip(pieces, masks, strict=True):
             rows = slice(piece.queries.start, piece.queries.stop)
             k, v = (take_keys(t, piece.keys).transpose(1, 2) for t in (key, value))
@@ -221,8 +228,9 @@ class _FlashOnCPUBackward(torch.autograd.Function):
                     scale=scale,
                 )
                 grad_query[:, rows, heads] = dq.transpose(1, 2)
-                _add_at(grad_key, piece.keys, dk.transpose(1, 2))
-                _add_at(grad_value, piece.keys, dv.transpose(1, 2))
+                add = not apart or heads.start > 0
+                _put_at(grad_key, piece.keys, dk.transpose(1, 2), add)
+                _put_at(grad_value, piece.keys, dv.transpose(1, 2), add)
         return grad_query, grad_key, grad_value
 
     @staticmethod
@@ -261,11 +269,13 @@ def _of_heads(mask: Tensor | None, heads: slice) -> Tensor | None:
     return mask if mask is None or mask.shape[1] == 1 else mask[:, heads]
 
 
-def _add_at(total: Tensor, keys: range | Tensor, part: Tensor) -> None:
-    if isinstance(keys, range):
+def _put_at(total: Tensor, keys: range | Tensor, part: Tensor, add: bool) -> None:
+    if not isinstance(keys, range):
+        total.index_add_(1, keys, part)
+    elif add:
         total[:, keys.start : keys.stop] += part
     else:
-        total.index_add_(1, keys, part)
+        total[:, keys.start : keys.stop] = part
 
 
 def _run_public(call: Call, pieces: list[_Piece]) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -122,7 +123,7 @@ def _memory(report: Report, progress: Progress) -> None:
                 }
             )
     report.claim("tiled.memory", tiled[1] / reference[1], "<= 0.04")
-    doublings = [after / max(before, 1) for before, after in zip(tiled, tiled[1:], strict=False)]
+    doublings = [after / max(before, 1) for before, after in pairwise(tiled)]
     report.claim("tiled.memory.doubling", max(doublings), "<= 2.3")
 
 
