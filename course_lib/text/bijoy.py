@@ -9,7 +9,7 @@ In these fonts
 - স্ and ্র appear as ``¯`` and ``Ö`` among lower-case letters.
 
 No European language glues those to letters in a third of its words. Banglish, English, French, Czech and
-source code stay below an eighth (measured in tests/text/test_bijoy.py).
+source code stay below a fifth (measured in tests/text/test_bijoy.py).
 """
 
 import re

@@ -25,7 +25,7 @@ def test_nothing_in_the_corpus_the_stories_or_pythons_help_is_taken_for_bijoy() 
     for document in (*load_corpus(), *stories(300), *python_topics()):
         assert not looks_like_bijoy(document.text), document.id
         evidence = bijoy_evidence(document.text)
-        assert evidence.hits <= max(2, evidence.words / 8), document.id
+        assert evidence.hits <= max(2, evidence.words / 5), document.id
 
 
 @pytest.mark.parametrize("module", [json.decoder, inspect, textwrap])
