@@ -98,25 +98,16 @@ class Progress:
             except OSError as error:
                 self._memory = self._read()
                 self._tell(say("common.state_unwritable", reason=error.strerror or type(error).__name__))
-        entry = _blank() | self._memory.get(exercise_id, {})
-        change(entry)
-        self._memory[exercise_id] = entry
+        _apply(self._memory, exercise_id, change)
 
     def _change_file(self, exercise_id: str, change: Callable[[Entry], None]) -> None:
         path = self.path
         path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(path.with_name(FILE_NAME + ".lock")):
             entries = self._read()
-            if self._memory is not None:  # a newer version's file: not ours to write
-                raise_to_memory = self._memory
-                entry = _blank() | raise_to_memory.get(exercise_id, {})
-                change(entry)
-                raise_to_memory[exercise_id] = entry
-                return
-            entry = _blank() | entries.get(exercise_id, {})
-            change(entry)
-            entries[exercise_id] = entry
-            _write(path, {"version": VERSION, "exercises": entries})
+            _apply(entries, exercise_id, change)
+            if self._memory is None:  # else it is a newer version's file, and not ours to write
+                _write(path, {"version": VERSION, "exercises": entries})
 
     def _read(self) -> dict[str, Entry]:
         path = self.path
@@ -146,6 +137,12 @@ class Progress:
             os.replace(path, kept)
             self._tell(say("common.state_broken", kept=kept.name))
         return {}
+
+
+def _apply(entries: dict[str, Entry], exercise_id: str, change: Callable[[Entry], None]) -> None:
+    entry = _blank() | entries.get(exercise_id, {})
+    change(entry)
+    entries[exercise_id] = entry
 
 
 def _blank() -> Entry:
