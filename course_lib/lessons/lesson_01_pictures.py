@@ -224,8 +224,9 @@ def memory_figure(lengths: Sequence[int], measured: Sequence[int], *, num_heads:
         axes.set_yscale("log", base=2)
         axes.set_xticks(doubled, [f"{n:,}" for n in doubled])
         axes.set_xlim(doubled[0] * 0.8, doubled[-1] * 1.9)
+        axes.set_ylim(predicted[0] * 0.6, predicted[-1] * 3)
         axes.set_xlabel("tokens")
-        figures.label_end(axes, doubled, predicted, "one score\nmatrix,\npredicted", figures.BLUE)
+        figures.label_end(axes, doubled, predicted, "scores,\npredicted", figures.BLUE)
         axes.annotate(
             "measured workspace",
             (lengths[-1], measured[-1]),
