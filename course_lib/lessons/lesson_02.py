@@ -1,0 +1,395 @@
+"""Exercises of lesson 02, tiled attention: merging, the loop over tiles, tiles to skip, bytes kept, the backward.
+
+The pictures and the widget of the lesson are in `lesson_02_pictures`, xFormers' masks in `lesson_02_masks`, the
+wrong answers that the checks know by name in `lesson_02_mistakes` and `lesson_02_mistakes_backward`.
+"""
+
+import math
+
+import torch
+
+from course_lib.classroom.exercise import Attempt, Case, Mistake
+from course_lib.classroom.lesson import Lesson
+from course_lib.lessons import lesson_02_mistakes as wrong
+from course_lib.lessons import lesson_02_mistakes_backward as wrong_backward
+from course_lib.lessons.lesson_02_masks import mask_examples
+from course_lib.lessons.lesson_02_pictures import (
+    mask_gallery,
+    memory_figure,
+    pieces_figure,
+    render_tiles_explorer,
+    tiles_explorer,
+    tiles_figure,
+)
+
+LESSON = Lesson("lesson_02")
+hint, solution, progress, restore, language = LESSON.for_notebooks()
+
+__all__ = [
+    "LESSON",
+    "check_kept_bytes",
+    "check_merge",
+    "check_score_gradient",
+    "check_tile_kind",
+    "check_tiled_attention",
+    "hint",
+    "language",
+    "mask_examples",
+    "mask_gallery",
+    "memory_figure",
+    "pieces_figure",
+    "progress",
+    "render_tiles_explorer",
+    "restore",
+    "solution",
+    "tiles_explorer",
+    "tiles_figure",
+]
+
+
+# --- 2.1 ---------------------------------------------------------------------------------------------------------
+
+
+def merge(m1, l1, o1, m2, l2, o2):
+    """(m, l, o) of both blocks together; m and l are [rows, 1], o is [rows, value_dim]."""
+    m = torch.maximum(m1, m2)
+    shift = m.masked_fill(m == -torch.inf, 0)  # neither block saw anything: -inf - 0 is harmless
+    keep1, keep2 = (m1 - shift).exp(), (m2 - shift).exp()
+    return m, keep1 * l1 + keep2 * l2, keep1 * o1 + keep2 * o2
+
+
+def _parts(*blocks: tuple[list[float], list[float]]) -> tuple[torch.Tensor, ...]:
+    """For each block: m [rows, 1] and l [rows, 1] as given, and an o [rows, 3] that fits them."""
+    made: list[torch.Tensor] = []
+    for i, (tops, totals) in enumerate(blocks):
+        values = torch.randn(len(tops), 3, generator=torch.Generator().manual_seed(i))
+        total = torch.tensor(totals)[:, None]
+        made += [torch.tensor(tops)[:, None], total, total * values]
+    return tuple(made)
+
+
+def _first_tops(attempt: Attempt) -> dict[str, object]:
+    return {"m1": f"{float(attempt.args[0][0]):g}", "m2": f"{float(attempt.args[3][0]):g}"}
+
+
+check_merge = LESSON.exercise(
+    "2.1",
+    "merge",
+    solution=merge,
+    cases=[
+        Case(lambda: _parts(([2.0, 5.0], [1.25, 1.5]), ([2.0, 5.0], [1.75, 1.0])), label="equal"),
+        Case(lambda: _parts(([1.0, 0.0], [1.25, 2.0]), ([3.0, 0.5], [1.5, 1.75])), label="second_larger"),
+        Case(lambda: _parts(([4.0, 2.0], [1.25, 1.0]), ([3.0, 0.5], [1.5, 1.25])), label="first_larger"),
+        Case(
+            lambda: _parts(([4.0, -2.0, 0.0], [1.25, 1.0, 3.0]), ([1.0, 0.5, 0.0], [1.5, 1.25, 1.0])),
+            label="rows",
+        ),
+        Case(lambda: _parts(([1000.0, -1000.0], [1.25, 1.5]), ([999.0, -999.0], [1.5, 1.0])), label="far"),
+        Case(
+            lambda: _parts(([-math.inf, 2.0], [0.0, 1.5]), ([3.0, -math.inf], [1.75, 0.0])), label="one_blind"
+        ),
+        Case(
+            lambda: _parts(([-math.inf, 2.0], [0.0, 1.5]), ([-math.inf, 3.0], [0.0, 1.75])),
+            label="both_blind",
+        ),
+    ],
+    mistakes=[
+        Mistake("order", like=wrong.merge_output_first, everywhere=False),
+        Mistake("order", like=wrong.merge_total_first, everywhere=False),
+        Mistake("averages", like=wrong.merge_averages, everywhere=False),
+        Mistake("averages", like=wrong.merge_averages_output, everywhere=False),
+        Mistake("averages", like=wrong.merge_averages_outputs, everywhere=False),
+        Mistake("divided", like=wrong.merge_divides, everywhere=False),
+        Mistake("adds_tops", like=wrong.merge_adds_tops, everywhere=False),
+        Mistake("lower", like=wrong.merge_by_minimum, everywhere=False),
+        Mistake("one_top", like=wrong.merge_by_largest_of_all, everywhere=False),
+        Mistake("no_rescale", like=wrong.merge_without_rescaling, everywhere=False, values=_first_tops),
+        Mistake("only_sum", like=wrong.merge_rescales_sum_only, everywhere=False),
+        Mistake("only_output", like=wrong.merge_rescales_output_only, everywhere=False),
+        Mistake("flipped", like=wrong.merge_flipped, everywhere=False),
+        Mistake("crossed", like=wrong.merge_crossed, everywhere=False),
+        Mistake("base_two", like=wrong.merge_base_two, everywhere=False),
+        Mistake("only_first", like=wrong.merge_rescales_first_only, everywhere=False),
+        Mistake("only_first", like=wrong.merge_takes_newest_top, everywhere=False),
+        Mistake("only_second", like=wrong.merge_rescales_second_only, everywhere=False),
+        Mistake("only_second", like=wrong.merge_keeps_first_top, everywhere=False),
+        Mistake("overflow", like=wrong.merge_from_zero, everywhere=False),
+        Mistake("blind_nan", like=wrong.merge_nan_where_blind, everywhere=False),
+    ],
+)
+
+
+# --- 2.2 ---------------------------------------------------------------------------------------------------------
+
+
+def tiled_attention(query, key, value, tile):
+    """[q_len, value_dim]: queries [q_len, head_dim] over keys [k_len, head_dim], `tile` keys at a time."""
+    top = torch.full((len(query), 1), -torch.inf)
+    total = torch.zeros(len(query), 1)
+    acc = torch.zeros(len(query), value.shape[-1])
+    for start in range(0, len(key), tile):
+        scores = query @ key[start : start + tile].T / math.sqrt(query.shape[-1])
+        new_top = torch.maximum(top, scores.amax(-1, keepdim=True))
+        weights, keep = (scores - new_top).exp(), (top - new_top).exp()
+        total = total * keep + weights.sum(-1, keepdim=True)
+        acc = acc * keep + weights @ value[start : start + tile]
+        top = new_top
+    return acc / total
+
+
+class AllKeysAtOnce(RuntimeError):
+    """Raised where an answer holds the scores of all keys at once."""
+
+
+class Watched(torch.Tensor):
+    """A tensor that raises AllKeysAtOnce when something as long as the keys, yet no longer keys, is made of it."""
+
+    Q_LEN, K_LEN, HEAD_DIM = 5, 11, 4
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if func is torch.nn.functional.scaled_dot_product_attention:
+            raise AllKeysAtOnce("PyTorch's own attention was called")
+        result = super().__torch_function__(func, types, args, kwargs or {})
+        with torch._C.DisableTorchFunctionSubclass():  # asking for a shape is a call as well
+            shapes = [set(t.shape) for t in (result, *args) if isinstance(t, torch.Tensor)]
+        if any(cls.K_LEN in shape and cls.HEAD_DIM not in shape for shape in shapes):
+            raise AllKeysAtOnce(f"scores of all {cls.K_LEN} keys were made")
+        return result
+
+
+def _heads(q_len: int, k_len: int, tile: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
+    generator = torch.Generator().manual_seed(100 * q_len + k_len)
+    shapes = ((q_len, 4), (k_len, 4), (k_len, 3))
+    query, key, value = (torch.randn(shape, generator=generator) for shape in shapes)
+    return query, key, value, tile
+
+
+def _with_scores(rows: list[list[float]], tile: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
+    """Queries and keys whose scaled scores are exactly these rows: the keys are unit vectors."""
+    scores = torch.tensor(rows)
+    width = scores.shape[-1]
+    value = torch.randn(width, 3, generator=torch.Generator().manual_seed(width))
+    return scores * math.sqrt(width), torch.eye(width), value, tile
+
+
+def _watched() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
+    query, key, value, tile = _heads(Watched.Q_LEN, Watched.K_LEN, 4)
+    return query.as_subclass(Watched), key.as_subclass(Watched), value, tile
+
+
+def _held_the_matrix(attempt: Attempt) -> bool:
+    return isinstance(attempt.error, AllKeysAtOnce)
+
+
+def _forgot_keepdim(attempt: Attempt) -> bool:
+    return "must match the size of tensor" in str(attempt.error)
+
+
+def _took_the_pair(attempt: Attempt) -> bool:
+    return "return_types.max" in str(attempt.error)
+
+
+check_tiled_attention = LESSON.exercise(
+    "2.2",
+    "tiled_attention",
+    solution=tiled_attention,
+    cases=[
+        Case(lambda: _heads(2, 4, 4), label="one_tile"),
+        Case(lambda: _with_scores([[4.0, 1.0, 2.0, 0.0]], 2), label="falling"),
+        Case(lambda: _heads(3, 6, 2), label="several"),
+        Case(lambda: _heads(3, 7, 3), label="ragged"),
+        Case(lambda: _heads(2, 3, 5)),
+        Case(lambda: _with_scores([[300.0, 299.0, 0.0, 1.0], [0.0, 1.0, 299.0, 300.0]], 2), label="large"),
+        Case(lambda: _with_scores([[-300.0, -301.0, -302.0, -300.0]], 2), label="low"),
+        Case(
+            lambda: _with_scores([[300.0, 299.0, 298.0, 0.0], [-300.0, -301.0, -300.0, -302.0]], 2),
+            label="apart",
+        ),
+        Case(_watched, label="in_tiles"),
+    ],
+    mistakes=[
+        Mistake("whole", when=_held_the_matrix),
+        Mistake("max_pair", when=_took_the_pair),
+        Mistake("keepdim", when=_forgot_keepdim, values=lambda attempt: {"error": str(attempt.error)}),
+        Mistake("no_scale", like=wrong.loop_unscaled, everywhere=False),
+        Mistake("not_divided", like=wrong.loop_not_divided, everywhere=False),
+        Mistake("last_only", like=wrong.loop_last_tile_only, everywhere=False),
+        Mistake("averaged", like=wrong.loop_averages_tiles, everywhere=False),
+        Mistake("summed", like=wrong.loop_sums_tiles, everywhere=False),
+        Mistake("divided_inside", like=wrong.loop_divides_inside, everywhere=False),
+        Mistake("no_rescale", like=wrong.loop_without_rescaling, everywhere=False),
+        Mistake("no_rescale", like=wrong.loop_by_own_maximum, everywhere=False),
+        Mistake("only_sum", like=wrong.loop_rescales_sum_only, everywhere=False),
+        Mistake("only_output", like=wrong.loop_rescales_output_only, everywhere=False),
+        Mistake("flipped", like=wrong.loop_flipped, everywhere=False),
+        Mistake("drops_rest", like=wrong.loop_drops_the_rest, everywhere=False),
+        Mistake("overflow", like=wrong.loop_without_maximum, everywhere=False),
+        Mistake("tile_top", like=wrong.loop_by_tile_maximum, everywhere=False),
+        Mistake("from_zero", like=wrong.loop_from_zero, everywhere=False),
+        Mistake("one_top", like=wrong.loop_by_one_maximum, everywhere=False),
+    ],
+)
+
+
+# --- 2.3 ---------------------------------------------------------------------------------------------------------
+
+
+def tile_kind(queries, keys, offset):
+    """ "skip", "mask" or "whole" for a tile of a causal score matrix; query i stands on key i + offset."""
+    first_stands_on = queries.start + offset
+    last_stands_on = queries.stop - 1 + offset
+    if keys.start > last_stands_on:
+        return "skip"
+    return "whole" if keys.stop - 1 <= first_stands_on else "mask"
+
+
+def _answered(wanted: str, *got: str):
+    return lambda attempt: attempt.wanted == wanted and attempt.got in got
+
+
+def _unknown_word(attempt: Attempt) -> bool:
+    return isinstance(attempt.got, str) and attempt.got not in ("skip", "mask", "whole")
+
+
+def _corners(attempt: Attempt) -> dict[str, object]:
+    """The tile's corners that decide: what its first and last query stand on, its first and last key."""
+    queries, keys, offset = attempt.args
+    first, last = queries.start + offset, queries.stop - 1 + offset
+    return {"first": first, "last": last, "first_key": keys.start, "last_key": keys.stop - 1}
+
+
+check_tile_kind = LESSON.exercise(
+    "2.3",
+    "tile_kind",
+    solution=tile_kind,
+    cases=[
+        Case((range(4, 8), range(0, 4), 0), label="below"),
+        Case((range(0, 4), range(4, 8), 0), label="above"),
+        Case((range(4, 8), range(4, 8), 0), label="diagonal"),
+        Case((range(0, 4), range(0, 2), 0)),
+        Case((range(4, 8), range(6, 8), 0)),
+        Case((range(0, 4), range(3, 6), 0), label="one_cell"),
+        Case((range(3, 6), range(0, 4), 0)),
+        Case((range(0, 4), range(4, 6), 0)),
+        Case((range(2, 4), range(0, 4), 0)),
+        Case((range(0, 2), range(2, 4), 3), label="cache"),
+        Case((range(0, 2), range(4, 6), 3)),
+        Case((range(0, 2), range(5, 7), 3)),
+        Case((range(0, 2), range(0, 2), -2), label="more_queries"),
+        Case((range(1, 3), range(0, 2), -2)),
+    ],
+    mistakes=[
+        Mistake("words", when=_unknown_word),
+        Mistake("reversed", like=wrong.kind_reversed),
+        Mistake("reversed", like=wrong.kind_of_the_upper_half),
+        Mistake("skips_diagonal", like=wrong.kind_skips_diagonal),
+        Mistake("skips_diagonal", like=wrong.kind_by_first_query),
+        Mistake("diagonal_whole", like=wrong.kind_whole_by_last_query),
+        Mistake("always_masks", like=wrong.kind_never_whole),
+        Mistake("never_skips", like=wrong.kind_never_skips),
+        Mistake("no_offset", like=wrong.kind_without_offset),
+        Mistake("offset_subtracted", like=wrong.kind_offset_subtracted),
+        Mistake("stop_included", like=wrong.kind_with_stop_as_last),
+        Mistake("loses", when=_answered("mask", "skip"), values=_corners),
+        Mistake("loses", when=_answered("whole", "skip"), values=_corners),
+        Mistake("leaks", when=_answered("mask", "whole"), values=_corners),
+        Mistake("computes_nothing", when=_answered("skip", "mask", "whole"), values=_corners),
+        Mistake("needless_mask", when=_answered("whole", "mask"), values=_corners),
+    ],
+)
+
+
+# --- 2.4 ---------------------------------------------------------------------------------------------------------
+
+
+def kept_bytes(q_len, k_len, num_heads, value_dim, dtype):
+    """Bytes kept for the backward besides query, key and value: the output, and m and l in float32."""
+    output = q_len * num_heads * value_dim * dtype.itemsize
+    row_numbers = q_len * num_heads * 2 * 4
+    return output + row_numbers
+
+
+check_kept_bytes = LESSON.exercise(
+    "2.4",
+    "kept_bytes",
+    solution=kept_bytes,
+    cases=[
+        Case((6, 6, 1, 8, torch.float32), label="six_words", expected=240),
+        Case((1024, 1024, 4, 32, torch.float32), label="heads", expected=544 * 2**10),
+        Case((100, 4000, 8, 64, torch.float32), label="rectangle"),
+        Case((2048, 2048, 16, 128, torch.float16), label="half"),
+        Case((300, 500, 6, 80, torch.bfloat16)),
+    ],
+    mistakes=[
+        Mistake("bits", like=wrong_backward.kept_bits),
+        Mistake("numbers", like=wrong_backward.kept_numbers),
+        Mistake("scores", like=wrong_backward.kept_scores),
+        Mistake("scores", like=wrong_backward.kept_scores_and_output),
+        Mistake("scores", like=wrong_backward.kept_scores_too),
+        Mistake("one_head", like=wrong_backward.kept_of_one_head),
+        Mistake("stats_one_head", like=wrong_backward.kept_row_numbers_of_one_head),
+        Mistake("one_number", like=wrong_backward.kept_one_number_a_row),
+        Mistake("no_output", like=wrong_backward.kept_without_output),
+        Mistake("no_row_numbers", like=wrong_backward.kept_output_only),
+        Mistake("inputs", like=wrong_backward.kept_inputs_too),
+        Mistake("by_keys", like=wrong_backward.kept_by_keys),
+        Mistake("half_row_numbers", like=wrong_backward.kept_row_numbers_in_dtype),
+        Mistake("always_float32", like=wrong_backward.kept_all_in_float32),
+    ],
+)
+
+
+# --- 2.5 ---------------------------------------------------------------------------------------------------------
+
+
+def score_gradient(scores, top, total, value, out, grad_out):
+    """dS of one tile [rows, keys]; top and total [rows, 1] are m and l of the whole rows, out [rows, value_dim]."""
+    weights = (scores - top).exp() / total
+    delta = (grad_out * out).sum(-1, keepdim=True)
+    return weights * (grad_out @ value.T - delta)
+
+
+def _backward_tile(q_len: int, k_len: int, keys: int, *, causal: bool = False) -> tuple[torch.Tensor, ...]:
+    """A tile of the first `keys` columns of a score matrix, and what the forward kept of its whole rows."""
+    generator = torch.Generator().manual_seed(10 * k_len + keys)
+    scores, value, grad_out = (
+        torch.randn(shape, generator=generator) for shape in ((q_len, k_len), (k_len, 2), (q_len, 2))
+    )
+    if causal:
+        scores = scores.masked_fill(torch.ones(q_len, k_len, dtype=torch.bool).triu(1), -math.inf)
+    top = scores.amax(-1, keepdim=True)
+    total = (scores - top).exp().sum(-1, keepdim=True)
+    out = scores.softmax(-1) @ value
+    return scores[:, :keys], top, total, value[:keys], out, grad_out
+
+
+check_score_gradient = LESSON.exercise(
+    "2.5",
+    "score_gradient",
+    solution=score_gradient,
+    cases=[
+        Case(lambda: _backward_tile(1, 3, 3), label="one_row"),
+        Case(lambda: _backward_tile(3, 4, 4), label="whole_rows"),
+        Case(lambda: _backward_tile(3, 7, 4), label="tile"),
+        Case(lambda: _backward_tile(4, 5, 5, causal=True), label="masked"),
+    ],
+    mistakes=[
+        Mistake("no_delta", like=wrong_backward.gradient_without_delta, everywhere=False),
+        Mistake("only_dp", like=wrong_backward.gradient_of_weights, everywhere=False),
+        Mistake("no_weights", like=wrong_backward.gradient_without_weights, everywhere=False),
+        Mistake("plus", like=wrong_backward.gradient_plus_delta, everywhere=False),
+        Mistake("flipped", like=wrong_backward.gradient_negative, everywhere=False),
+        Mistake("not_divided", like=wrong_backward.gradient_not_divided, everywhere=False),
+        Mistake("no_top", like=wrong_backward.gradient_without_top, everywhere=False),
+        Mistake("lse_wrong", like=wrong_backward.gradient_subtracts_total, everywhere=False),
+        Mistake("elementwise", like=wrong_backward.gradient_elementwise, everywhere=False),
+        Mistake("plain_mean", like=wrong_backward.gradient_with_plain_sum, everywhere=False),
+        Mistake("plain_mean", like=wrong_backward.gradient_with_plain_mean, everywhere=False),
+        Mistake("delta_of_columns", like=wrong_backward.gradient_with_delta_of_columns, everywhere=False),
+        Mistake("delta_of_all", like=wrong_backward.gradient_with_delta_of_all, everywhere=False),
+        Mistake("delta_of_tile", like=wrong_backward.gradient_with_delta_of_tile, everywhere=False),
+        Mistake("softmax_of_tile", like=wrong_backward.gradient_with_softmax_of_tile, everywhere=False),
+        Mistake("softmax_of_tile", like=wrong_backward.gradient_of_tile_alone, everywhere=False),
+    ],
+)
