@@ -21,7 +21,7 @@ def attention(
     value: Float[Tensor, "batch k_len kv_heads value_dim"],
     bias=None,
     *,
-    scale: float | None = None,
+    scale: float | int | None = None,
     backend: str = "auto",
     return_lse: bool = False,
 ):
