@@ -14,10 +14,12 @@ from course_lib.lessons import lesson_02_mistakes as wrong
 from course_lib.lessons import lesson_02_mistakes_backward as wrong_backward
 from course_lib.lessons.lesson_02_masks import mask_examples
 from course_lib.lessons.lesson_02_pictures import (
+    backward_figure,
     mask_gallery,
     memory_figure,
     pieces_figure,
     render_tiles_explorer,
+    shares_figure,
     tiles_explorer,
     tiles_figure,
 )
@@ -27,6 +29,7 @@ hint, solution, progress, restore, language = LESSON.for_notebooks()
 
 __all__ = [
     "LESSON",
+    "backward_figure",
     "check_kept_bytes",
     "check_merge",
     "check_score_gradient",
@@ -41,6 +44,7 @@ __all__ = [
     "progress",
     "render_tiles_explorer",
     "restore",
+    "shares_figure",
     "solution",
     "tiles_explorer",
     "tiles_figure",
@@ -344,7 +348,7 @@ check_kept_bytes = LESSON.exercise(
 
 
 def score_gradient(scores, top, total, value, out, grad_out):
-    """dS of one tile [rows, keys]; top and total [rows, 1] are m and l of the whole rows, out [rows, value_dim]."""
+    """dS of one tile, [rows, keys]. top, total [rows, 1] and out [rows, value_dim] are of the whole rows."""
     weights = (scores - top).exp() / total
     delta = (grad_out * out).sum(-1, keepdim=True)
     return weights * (grad_out @ value.T - delta)

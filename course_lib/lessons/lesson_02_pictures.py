@@ -97,6 +97,55 @@ def pieces_figure(
     return svg.Picture(svg.card(svg.picture(at[-1] + column + 4, y + 62, title, *shapes)), title)
 
 
+def shares_figure(words: Sequence[str], first_share: Sequence[float], cut: int) -> svg.Picture:
+    """For each query word a full bar: how much of its attention lies with the first `cut` keys, and with the rest."""
+    left, width, row = 70, 420, 28
+    shapes = []
+    for i, (word, share) in enumerate(zip(words, first_share, strict=True)):
+        y, middle = 8 + row * i, width * share
+        shapes.append(svg.text(left - 8, y + 16, word, anchor="end"))
+        shapes.append(svg.rectangle(left, y, middle, 22, fill=svg.BLUE, stroke="none"))
+        shapes.append(svg.rectangle(left + middle, y, width - middle, 22, fill=svg.SKY, stroke="none"))
+        shapes.append(svg.text(left + 6, y + 16, f"{share:.2f}", size=12, colour="#ffffff"))
+        shapes.append(
+            svg.text(left + width - 6, y + 16, f"{1 - share:.2f}", anchor="end", size=12, colour="#1f1f1f")
+        )
+    y = 8 + row * len(words) + 16
+    shapes.append(svg.text(left, y, " ".join(words[:cut]), size=13))
+    shapes.append(svg.text(left + width, y, " ".join(words[cut:]), anchor="end", size=13))
+    title = f"Shares of the first {cut} keys for {len(words)} queries: {', '.join(f'{x:.2f}' for x in first_share)}."
+    return svg.Picture(svg.card(svg.picture(left + width + 4, y + 10, title, *shapes)), title)
+
+
+def backward_figure() -> svg.Picture:
+    """One step of the tiled backward as three columns: what was kept, what is made again, what is added to."""
+    columns = (
+        ("kept, n rows", ("Q   K   V", "O   and dO → δ", "m   l"), svg.BLUE),
+        (
+            "one tile, thrown away",
+            ("S = scale · Q Kᵀ + mask", "P = e^(S − m) / l", "dS = P ∘ (dO Vᵀ − δ)"),
+            svg.VERMILION,
+        ),
+        ("added to, n rows", ("dV += Pᵀ dO", "dQ += scale · dS K", "dK += scale · dSᵀ Q"), svg.GREEN),
+    )
+    widths, height, gap, shapes = (120, 186, 150), 34, 28, []
+    x = 2
+    for i, (heading, lines, colour) in enumerate(columns):
+        width = widths[i]
+        shapes.append(svg.text(x + width / 2, 18, heading, anchor="middle", size=13, weight="bold"))
+        for j, line in enumerate(lines):
+            y = 30 + (height + 10) * j
+            shapes.append(svg.rectangle(x, y, width, height, stroke=colour, stroke_width=2))
+            shapes.append(svg.text(x + width / 2, y + 22, line, anchor="middle", size=13))
+        if i < 2:
+            shapes.append(
+                svg.text(x + width + gap / 2, 30 + 1.5 * (height + 10), "→", anchor="middle", size=20)
+            )
+        x += width + gap
+    title = "One step of the tiled backward: from Q, K, V, O, m and l a tile of S, P and dS, added to dV, dQ and dK."
+    return svg.Picture(svg.card(svg.picture(x - gap + 2, 36 + 3 * (height + 10), title, *shapes)), title)
+
+
 # --- tiles -------------------------------------------------------------------------------------------------------
 
 
@@ -146,7 +195,8 @@ def tiles_figure(words: Sequence[str], tile: int) -> svg.Picture:
             number += kind != SKIP
             name = "skipped" if kind == SKIP else f"{number}"
             if kind == SKIP:
-                shapes.append(svg.text(x + side / 2, y + side / 2 + 5, name, anchor="middle", size=13))
+                blank = svg.rectangle(x + 2, y + 2, side - 4, side - 4, fill=svg.PAPER, stroke="none")
+                shapes += [blank, svg.text(x + side / 2, y + side / 2 + 5, name, anchor="middle", size=13)]
             else:
                 shapes.append(svg.rectangle(x + 3, y + 3, 18, 18, fill=svg.ORANGE, stroke="none"))
                 shapes.append(
@@ -242,7 +292,7 @@ def mask_gallery() -> svg.Picture:
     """A table of every mask class of xFormers with a small grid each, two to a row."""
     examples = mask_examples()
     cells = [
-        f'<td style="text-align:center;padding:6px">{_small_grid(example)}</td>'
+        f'<td style="text-align:center;padding:6px;min-width:116px">{_small_grid(example)}</td>'
         f'<td style="text-align:left;padding:6px;overflow-wrap:anywhere"><code>{_breakable(example.name)}</code>'
         f"<br>{escape(example.use)}</td>"
         for example in examples
