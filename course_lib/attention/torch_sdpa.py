@@ -34,15 +34,14 @@ class _Piece:
     grid: Grid | None = None
 
     def mask_tensor(self, dtype: torch.dtype) -> Tensor | None:
-        """[batch or 1, heads or 1, q_len, k_len]"""
+        """[batch or 1, heads or 1, q_len or 1, k_len or 1]"""
         if self.mask is None or self.grid is None:
             return None
         grid = self.grid
         held = self.mask.stored(grid)
         if held is None or held.dtype != dtype:
             held = self.mask.tile(range(grid.q_len), range(grid.k_len), grid).to(dtype)
-        held = held.reshape((1,) * (4 - held.dim()) + tuple(held.shape)).to(grid.device)
-        return held.expand(-1, -1, grid.q_len, grid.k_len)
+        return held.reshape((1,) * (4 - held.dim()) + tuple(held.shape)).to(grid.device)
 
 
 def why_not(call: Call) -> str | None:
@@ -157,7 +156,7 @@ def _apply_on_cpu(call: Call, pieces: list[_Piece]) -> tuple[Tensor, Tensor]:
 class _FlashOnCPU(torch.autograd.Function):
     """The fused CPU kernel over each piece, written straight into one output and one gradient.
 
-    Query heads that share a kv head run one after the other, so that keys and values are never repeated.
+    Keys and values are never repeated for the query heads that share them: see ``_by_kv_head``.
     """
 
     @staticmethod
@@ -167,28 +166,26 @@ class _FlashOnCPU(torch.autograd.Function):
         batch, q_len, num_heads, _ = query.shape
         covered = sum(len(p.queries) for p in pieces) == q_len
         out = query.new_empty(query.shape) if covered else query.new_zeros(query.shape)
-        lse = torch.full((batch, num_heads, q_len), NEG_INF, dtype=_lse_dtype(query.dtype))
+        lse = torch.full((batch, num_heads, q_len, 1), NEG_INF, dtype=_lse_dtype(query.dtype))
         for piece, mask in zip(pieces, masks, strict=True):
             rows = slice(piece.queries.start, piece.queries.stop)
             k, v = (take_keys(t, piece.keys).transpose(1, 2) for t in (key, value))
-            for heads in _head_groups(num_heads, key.shape[2]):
-                part, part_lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-                    query[:, rows, heads].transpose(1, 2),
-                    k,
-                    v,
-                    0.0,
-                    piece.causal,
-                    attn_mask=_of_heads(mask, heads),
-                    scale=scale,
+            split = _Split(num_heads // key.shape[2], piece.causal, mask, k.shape[2])
+            to_out = split.by_kv_head(out[:, rows].transpose(1, 2), copy=False)
+            to_lse = split.by_kv_head(lse[:, :, rows], copy=False)
+            for part, q in enumerate(split.by_kv_head(query[:, rows].transpose(1, 2))):
+                part_out, part_lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+                    q, k, v, 0.0, piece.causal, attn_mask=split.mask(part, q), scale=scale
                 )
                 if mask is None:
-                    lost = _rows_lost_to_nan(query[:, rows, heads], k, part, part_lse)
+                    lost = _rows_lost_to_nan(q, k, part_out, part_lse)
                     if lost is not None:
-                        part = part.masked_fill(lost[..., None], float("nan"))
+                        part_out = part_out.masked_fill(lost[..., None], float("nan"))
                         part_lse = part_lse.masked_fill(lost, float("nan"))
-                out[:, rows, heads] = part.transpose(1, 2)
-                lse[:, heads, rows] = part_lse
+                to_out[part].copy_(part_out.view(to_out[part].shape))
+                to_lse[part].copy_(part_lse.view(to_lse[part].shape))
         ctx.pieces, ctx.masks, ctx.scale = pieces, masks, scale
+        lse = lse.squeeze(-1)
         ctx.save_for_backward(query, key, value, out, lse)
         ctx.mark_non_differentiable(lse)
         return out, lse
@@ -203,7 +200,7 @@ class _FlashOnCPUBackward(torch.autograd.Function):
     @staticmethod
     def forward(ctx, pieces, masks, scale, grad_out, query, key, value, out, lse):
         grad_out = grad_out if grad_out.stride(-1) == 1 else grad_out.contiguous()
-        num_heads, num_kv_heads = query.shape[2], key.shape[2]
+        groups = query.shape[2] // key.shape[2]
         # Segments do not overlap, so their gradients are written, once; only a cache's pages may be shared.
         runs = [p.keys for p in pieces if isinstance(p.keys, range)]
         apart = len(runs) == len(pieces) and all(a.stop <= b.start for a, b in pairwise(runs))
@@ -214,23 +211,25 @@ class _FlashOnCPUBackward(torch.autograd.Function):
         for piece, mask in zip(pieces, masks, strict=True):
             rows = slice(piece.queries.start, piece.queries.stop)
             k, v = (take_keys(t, piece.keys).transpose(1, 2) for t in (key, value))
-            for heads in _head_groups(num_heads, num_kv_heads):
+            split = _Split(groups, piece.causal, mask, k.shape[2])
+            to_query = split.by_kv_head(grad_query[:, rows].transpose(1, 2), copy=False)
+            by_part = [split.by_kv_head(t[:, rows].transpose(1, 2)) for t in (grad_out, query, out)]
+            for part, (do, q, o) in enumerate(zip(*by_part, strict=True)):
                 dq, dk, dv = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
-                    grad_out[:, rows, heads].transpose(1, 2),
-                    query[:, rows, heads].transpose(1, 2),
+                    do,
+                    q,
                     k,
                     v,
-                    out[:, rows, heads].transpose(1, 2),
-                    lse[:, heads, rows],
+                    o,
+                    split.by_kv_head(lse[:, :, rows, None])[part].squeeze(-1),
                     0.0,
                     piece.causal,
-                    attn_mask=_of_heads(mask, heads),
+                    attn_mask=split.mask(part, q),
                     scale=scale,
                 )
-                grad_query[:, rows, heads] = dq.transpose(1, 2)
-                add = not apart or heads.start > 0
-                _put_at(grad_key, piece.keys, dk.transpose(1, 2), add)
-                _put_at(grad_value, piece.keys, dv.transpose(1, 2), add)
+                to_query[part].copy_(dq.view(to_query[part].shape))
+                _put_at(grad_key, piece.keys, dk.transpose(1, 2), add=part > 0 or not apart)
+                _put_at(grad_value, piece.keys, dv.transpose(1, 2), add=part > 0 or not apart)
         return grad_query, grad_key, grad_value
 
     @staticmethod
@@ -241,32 +240,57 @@ class _FlashOnCPUBackward(torch.autograd.Function):
         )
 
 
+@dataclass(frozen=True)
+class _Split:
+    """How ``groups`` query heads a kv head become kernel launches of one query head a kv head each.
+
+    Query head h uses kv head ``h // groups``. Where every query sees the same keys, the heads of a group are further
+    queries of their kv head and one launch reads the keys once: what makes grouped decoding fast. Otherwise
+    there is a launch for each place in the group.
+    """
+
+    groups: int
+    causal: bool
+    held: Tensor | None
+    k_len: int
+
+    @property
+    def folds(self) -> bool:
+        same_keys = self.held is None or self.held.shape[1:3] == (1, 1)
+        return self.groups > 1 and not self.causal and same_keys
+
+    def by_kv_head(self, tensor: Tensor, copy: bool = True) -> list[Tensor]:
+        """The launches' [batch, kv_heads, rows, dim] of a [batch, heads, q_len, dim]. Without ``copy`` they are views
+        to write into, with the group as a dimension of its own where it folds."""
+        grouped = tensor.unflatten(1, (-1, self.groups))
+        if self.folds:
+            return [grouped.flatten(2, 3) if copy else grouped]
+        return list(grouped.unbind(2))
+
+    def mask(self, part: int, query: Tensor) -> Tensor | None:
+        """Of a launch: [batch or 1, heads or 1, rows, k_len]."""
+        if self.held is None:
+            return None
+        held = self.held[:, part :: self.groups] if self.held.shape[1] > 1 else self.held
+        return held.expand(-1, -1, query.shape[2], self.k_len)
+
+
 def _rows_lost_to_nan(query: Tensor, key: Tensor, out: Tensor, lse: Tensor) -> Tensor | None:
     """[batch, heads, q_len]: rows whose scores are all NaN. The kernel takes them for rows that see nothing and
     gives zeros, and a model that has diverged would look healthy. None if there are none.
 
-    ``query`` [batch, q_len, heads, head_dim]; ``key`` and ``out`` [batch, heads, length, head_dim].
+    ``query``, ``key`` and ``out`` are [batch, heads, length, head_dim].
     """
     suspect = lse == 0
     if not suspect.any() or finite(query, key):
         return None
-    bad_query = ~query.isfinite().all(-1).transpose(1, 2)
+    bad_query = ~query.isfinite().all(-1)
     no_good_key = ~key.isfinite().all(-1).any(-1, keepdim=True)
     return suspect & (out == 0).all(-1) & (bad_query | no_good_key)
 
 
 def _lse_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
-
-
-def _head_groups(num_heads: int, num_kv_heads: int) -> list[slice]:
-    """One query head of each kv head at a time: head h uses kv head h // groups."""
-    groups = num_heads // num_kv_heads
-    return [slice(g, None, groups) for g in range(groups)]
-
-
-def _of_heads(mask: Tensor | None, heads: slice) -> Tensor | None:
-    return mask if mask is None or mask.shape[1] == 1 else mask[:, heads]
 
 
 def _put_at(total: Tensor, keys: range | Tensor, part: Tensor, add: bool) -> None:
@@ -278,6 +302,15 @@ def _put_at(total: Tensor, keys: range | Tensor, part: Tensor, add: bool) -> Non
         total[:, keys.start : keys.stop] = part
 
 
+def _of_shape(piece: _Piece, dtype: torch.dtype) -> Tensor | None:
+    mask = piece.mask_tensor(dtype)
+    return (
+        mask
+        if mask is None or piece.grid is None
+        else mask.expand(-1, -1, piece.grid.q_len, piece.grid.k_len)
+    )
+
+
 def _run_public(call: Call, pieces: list[_Piece]) -> Tensor:
     """Through PyTorch's public function: it chooses among its own kernels on a GPU."""
     outs = call.query.new_zeros(*call.query.shape[:3], call.value.shape[-1])
@@ -286,7 +319,7 @@ def _run_public(call: Call, pieces: list[_Piece]) -> Tensor:
             call.query[:, piece.queries.start : piece.queries.stop].transpose(1, 2),
             take_keys(call.key, piece.keys).transpose(1, 2),
             take_keys(call.value, piece.keys).transpose(1, 2),
-            attn_mask=piece.mask_tensor(call.query.dtype),
+            attn_mask=_of_shape(piece, call.query.dtype),
             is_causal=piece.causal,
             scale=call.scale,
             enable_gqa=call.groups > 1,
