@@ -1,15 +1,16 @@
 """Exercises of lesson 01, causal masking: scores, weights, masks, a softmax that holds, bytes, windows.
 
 The pictures and the widget of the lesson are in `lesson_01_pictures`, the wrong answers that the checks know by
-name in `lesson_01_mistakes`.
+name in `lesson_01_mistakes` and `lesson_01_mask_mistakes`.
 """
 
 import math
 
 import torch
 
-from course_lib.classroom.exercise import Attempt, Case, Mistake
+from course_lib.classroom.exercise import Case, Mistake
 from course_lib.classroom.lesson import Lesson
+from course_lib.lessons import lesson_01_mask_mistakes as masks
 from course_lib.lessons import lesson_01_mistakes as wrong
 from course_lib.lessons.lesson_01_pictures import (
     corner_figure,
@@ -72,14 +73,6 @@ def _normal(q_len: int, k_len: int, head_dim: int) -> tuple[torch.Tensor, torch.
     )
 
 
-def _as_wide_as_the_query(attempt: Attempt) -> bool:
-    return attempt.got.shape == attempt.args[0].shape
-
-
-def _matrices_do_not_fit(attempt: Attempt) -> bool:
-    return "cannot be multiplied" in str(attempt.error)
-
-
 check_scores = LESSON.exercise(
     "1.1",
     "scores",
@@ -97,13 +90,17 @@ check_scores = LESSON.exercise(
         Mistake("by_length", like=wrong.scores_by_keys),
         Mistake("always_two", like=wrong.scores_by_two),
         Mistake("rows_are_keys", like=wrong.scores_of_keys),
-        Mistake("already_weights", like=wrong.scores_softmaxed),
+        Mistake("already_weights", when=wrong.one_key_gets_all),
+        Mistake("already_outputs", like=wrong.scores_and_beyond),
+        Mistake("normalised", like=wrong.scores_of_unit_vectors, everywhere=False),
+        Mistake("whole_root", like=wrong.scores_by_whole_root),
         Mistake("over_words", like=wrong.scores_over_words, everywhere=False),
         Mistake("over_words", like=wrong.scores_over_words_unscaled, everywhere=False),
-        Mistake("elementwise", when=_as_wide_as_the_query),
+        Mistake("elementwise", like=wrong.scores_elementwise),
+        Mistake("elementwise", like=wrong.scores_elementwise_unscaled),
         Mistake("one_for_each_query", like=wrong.scores_one_for_each_query),
         Mistake("one_for_each_query", like=wrong.scores_one_for_each_query_unscaled),
-        Mistake("not_turned", when=_matrices_do_not_fit),
+        Mistake("not_turned", when=wrong.matrices_do_not_fit),
     ],
 )
 
@@ -115,15 +112,6 @@ def causal_weights(scores):
     """Weights [n, n] of a causal softmax over square scores [n, n]: each row sums to 1, the future gets 0."""
     hidden = torch.ones_like(scores, dtype=torch.bool).triu(1)
     return scores.masked_fill(hidden, -torch.inf).softmax(-1)
-
-
-def _gives_weight_to_the_future(attempt: Attempt) -> bool:
-    return bool((attempt.got.triu(1).abs() > 1e-6).any())
-
-
-def _first_leak(attempt: Attempt) -> dict[str, object]:
-    row, column = (int(i) for i in (attempt.got.triu(1).abs() > 1e-6).nonzero()[0])
-    return {"row": row, "column": column, "weight": f"{float(attempt.got[row, column]):.2g}"}
 
 
 check_causal_weights = LESSON.exercise(
@@ -145,16 +133,20 @@ check_causal_weights = LESSON.exercise(
         Mistake("renormalised", like=wrong.weights_renormalised_with_epsilon),
         Mistake("no_mask", like=wrong.weights_unmasked),
         Mistake("hides_itself", like=wrong.weights_without_itself),
+        Mistake("hides_itself", like=wrong.weights_without_itself_or_nan),
         Mistake("sees_next", like=wrong.weights_of_one_more),
         Mistake("keeps_future", like=wrong.weights_of_the_future),
         Mistake("keeps_future", like=wrong.weights_of_the_future_only),
         Mistake("zeroed", like=wrong.weights_of_zeroed_scores),
         Mistake("hides_zeros", like=wrong.weights_without_zero_scores),
         Mistake("over_queries", like=wrong.weights_over_queries),
-        Mistake("no_softmax", like=wrong.masked_scores),
+        Mistake("no_softmax", when=wrong.still_holds_minus_inf),
+        Mistake("transposed", like=wrong.weights_of_transposed_scores),
+        Mistake("plus_inf", like=wrong.weights_of_plus_inf),
         Mistake("zero_times_inf", like=wrong.weights_of_zero_times_inf),
         Mistake("scaled_again", like=wrong.weights_scaled_again, everywhere=False),
-        Mistake("leak", when=_gives_weight_to_the_future, values=_first_leak),
+        Mistake("own_softmax", when=wrong.nan_at_extreme_scores),
+        Mistake("leak", when=wrong.gives_weight_to_the_future, values=wrong.first_leak),
     ],
 )
 
@@ -166,22 +158,6 @@ def cached_mask(q_len, k_len):
     """[q_len, k_len] float tensor of 0 and -inf: the last query stands on the last key."""
     stands_on = torch.arange(q_len)[:, None] + k_len - q_len
     return torch.zeros(q_len, k_len).masked_fill(torch.arange(k_len) > stands_on, -torch.inf)
-
-
-def _right_cells_but_finite(attempt: Attempt) -> bool:
-    hidden = attempt.wanted == -torch.inf
-    low = attempt.got[hidden]
-    rest_is_zero = bool((attempt.got[~hidden] == 0).all())
-    return bool(low.isfinite().any()) and bool((low <= -100).all()) and rest_is_zero
-
-
-def _where_query_0_stands(attempt: Attempt) -> dict[str, object]:
-    q_len, k_len = attempt.args
-    return {"queries": q_len, "keys": k_len, "own": k_len - q_len}
-
-
-def _holds_plus_inf(attempt: Attempt) -> bool:
-    return bool((attempt.got == torch.inf).any())
 
 
 check_cached_mask = LESSON.exercise(
@@ -196,21 +172,21 @@ check_cached_mask = LESSON.exercise(
         Case((5, 3), label="more_queries"),
     ],
     mistakes=[
-        Mistake("clamped", like=wrong.mask_clamped),
-        Mistake("absolute", like=wrong.mask_by_absolute_shift),
-        Mistake("zero_times_inf", like=wrong.mask_by_product),
-        Mistake("zero_times_inf", like=wrong.mask_by_product_top_left),
-        Mistake("plus_inf", when=_holds_plus_inf),
-        Mistake("large_number", when=_right_cells_but_finite),
-        Mistake("hides_own", like=wrong.mask_without_own, everywhere=False),
-        Mistake("sees_next", like=wrong.mask_of_one_more, everywhere=False),
-        Mistake("inverted", like=wrong.mask_inverted, everywhere=False),
-        Mistake("keeps_future", like=wrong.mask_of_the_past, everywhere=False),
-        Mistake("ones", like=wrong.mask_of_ones, everywhere=False),
-        Mistake("ones_hidden", like=wrong.mask_of_ones_where_hidden, everywhere=False),
-        Mistake("no_mask", like=wrong.mask_of_zeros, everywhere=False),
-        Mistake("top_left", like=wrong.mask_top_left, everywhere=False, values=_where_query_0_stands),
-        Mistake("shifted_back", like=wrong.mask_shifted_back, everywhere=False),
+        Mistake("absolute", like=masks.mask_by_absolute_shift),
+        Mistake("before_all_keys", when=masks.wrong_only_where_queries_are_more),
+        Mistake("zero_times_inf", when=masks.holds_nan),
+        Mistake("plus_inf", when=masks.holds_plus_inf),
+        Mistake("large_number", when=masks.right_cells_but_finite),
+        Mistake("hides_own", like=masks.mask_without_own, everywhere=False),
+        Mistake("sees_next", like=masks.mask_of_one_more, everywhere=False),
+        Mistake("inverted", like=masks.mask_inverted, everywhere=False),
+        Mistake("keeps_future", like=masks.mask_of_the_past, everywhere=False),
+        Mistake("ones", like=masks.mask_of_ones, everywhere=False),
+        Mistake("too_small", when=masks.right_cells_but_small),
+        Mistake("all_hidden", like=masks.mask_of_everything, everywhere=False),
+        Mistake("no_mask", like=masks.mask_of_zeros, everywhere=False),
+        Mistake("top_left", like=masks.mask_top_left, everywhere=False, values=masks.where_query_0_stands),
+        Mistake("shifted_back", like=masks.mask_shifted_back, everywhere=False),
     ],
 )
 
@@ -227,37 +203,32 @@ def stable_softmax(scores):
     return weights / total.masked_fill(total == 0, 1)
 
 
-def _forgot_keepdim(attempt: Attempt) -> bool:
-    return "must match the size of tensor" in str(attempt.error)
-
-
-def _took_the_pair(attempt: Attempt) -> bool:
-    return "return_types.max" in str(attempt.error)
-
-
 check_stable_softmax = LESSON.exercise(
     "1.4",
     "stable_softmax",
     solution=stable_softmax,
     cases=[
         Case(lambda: (torch.tensor([[1.0, 2.0, 3.0], [2.0, 2.0, 0.0]]),), label="plain"),
-        Case(lambda: (torch.tensor([[1000.0, 999.0, 0.0]]),), label="large"),
+        Case(lambda: (torch.tensor([[0.0, 1000.0, 999.0]]),), label="large"),
         Case(lambda: (torch.tensor([[0.0, 1.0, 2.0], [-500.0, -501.0, -502.0]]),), label="far_apart"),
         Case(lambda: (torch.tensor([[12.0, 11.0, -torch.inf]], dtype=torch.float16),), label="half"),
         Case(lambda: (torch.tensor([[-torch.inf] * 3, [0.0, 1.0, -torch.inf]]),), label="empty_row"),
         Case(lambda: (torch.tensor([[torch.nan, 1.0, 2.0], [0.0, 1.0, 0.0]]),), label="nan_stays"),
     ],
     mistakes=[
-        Mistake("max_pair", when=_took_the_pair),
-        Mistake("keepdim", when=_forgot_keepdim),
+        Mistake("max_pair", when=wrong.took_the_pair),
+        Mistake("keepdim", when=wrong.forgot_keepdim),
         Mistake("over_rows", like=wrong.softmax_over_rows, everywhere=False),
         Mistake("over_all", like=wrong.softmax_over_all, everywhere=False),
         Mistake("sums_all", like=wrong.softmax_sum_of_all, everywhere=False),
         Mistake("not_divided", like=wrong.softmax_not_divided, everywhere=False),
         Mistake("a_logarithm", like=wrong.softmax_logarithm, everywhere=False),
-        Mistake("overflow", like=wrong.softmax_naive, everywhere=False),
+        Mistake("over_columns", like=wrong.softmax_less_the_column_maximum, everywhere=False),
+        Mistake("no_exp", like=wrong.softmax_without_exp, everywhere=False),
+        Mistake("overflow", when=wrong.nan_in("large")),
+        Mistake("not_its_own", when=wrong.nan_in("far_apart")),
         Mistake("clamped", like=wrong.softmax_clamped, everywhere=False),
-        Mistake("global_max", like=wrong.softmax_global_max, everywhere=False),
+        Mistake("too_low_for_half", when=wrong.number_too_large_for_half),
         Mistake("empty_nan", like=wrong.softmax_nan_where_empty, everywhere=False),
         Mistake("empty_even", like=wrong.softmax_even_where_empty, everywhere=False),
         Mistake("hides_nan", like=wrong.softmax_without_nan, everywhere=False),
@@ -272,12 +243,6 @@ check_stable_softmax = LESSON.exercise(
 def score_bytes(batch, num_heads, q_len, k_len, dtype):
     """Bytes of the score matrices of one attention call, every one of them held whole."""
     return batch * num_heads * q_len * k_len * dtype.itemsize
-
-
-def _in_another_unit(attempt: Attempt) -> bool:
-    return any(
-        math.isclose(attempt.got * unit, attempt.wanted) for unit in (1e3, 1024, 1e6, 2**20, 1e9, 2**30)
-    )
 
 
 check_score_bytes = LESSON.exercise(
@@ -296,16 +261,20 @@ check_score_bytes = LESSON.exercise(
         Mistake("numbers", like=wrong.bytes_as_numbers),
         Mistake("half_for_causal", like=wrong.bytes_of_half),
         Mistake("half_for_causal", like=wrong.bytes_of_triangle),
-        Mistake("forgets_heads", like=wrong.bytes_of_one_head),
-        Mistake("forgets_batch", like=wrong.bytes_of_one_sequence),
+        Mistake("half_for_causal", like=wrong.bytes_of_triangle_of_queries),
+        Mistake("forgets_heads", like=wrong.bytes_of_one_head, everywhere=False),
+        Mistake("forgets_batch", like=wrong.bytes_of_one_sequence, everywhere=False),
         Mistake("forgets_both", like=wrong.bytes_of_one_matrix),
-        Mistake("always_four", like=wrong.bytes_in_float32),
+        Mistake("one_length", like=wrong.bytes_of_queries),
+        Mistake("one_length", like=wrong.bytes_of_keys),
+        Mistake("always_four", like=wrong.bytes_in_float32, everywhere=False),
         Mistake("always_two", like=wrong.bytes_in_float16),
         Mistake("q_squared", like=wrong.bytes_of_queries_squared),
         Mistake("k_squared", like=wrong.bytes_of_keys_squared),
         Mistake("added", like=wrong.bytes_added),
         Mistake("counts_weights", like=wrong.bytes_with_weights),
-        Mistake("other_unit", when=_in_another_unit),
+        Mistake("other_unit", when=wrong.in_another_unit),
+        Mistake("misses_double", when=wrong.wrong_for_double),
     ],
 )
 
@@ -321,10 +290,6 @@ def window_mask(q_len, k_len, window):
     return torch.zeros(q_len, k_len).masked_fill(hidden, -torch.inf)
 
 
-def _window_width(attempt: Attempt) -> dict[str, object]:
-    return {"window": attempt.args[2]}
-
-
 check_window_mask = LESSON.exercise(
     "1.6",
     "window_mask",
@@ -337,17 +302,24 @@ check_window_mask = LESSON.exercise(
         Case((3, 4, 10), label="wide"),
     ],
     mistakes=[
-        Mistake("zero_times_inf", like=wrong.window_by_product),
-        Mistake("large_number", when=_right_cells_but_finite),
-        Mistake("one_more", like=wrong.window_one_more, everywhere=False, values=_window_width),
-        Mistake("one_less", like=wrong.window_one_less, everywhere=False, values=_window_width),
-        Mistake("hides_own", like=wrong.window_hides_own, everywhere=False),
-        Mistake("both_sides", like=wrong.window_both_sides, everywhere=False),
-        Mistake("forward", like=wrong.window_forward, everywhere=False),
-        Mistake("no_future_hidden", like=wrong.window_with_future, everywhere=False),
-        Mistake("no_window", like=wrong.window_plain_causal, everywhere=False, values=_window_width),
-        Mistake("ones", like=wrong.window_of_ones, everywhere=False),
-        Mistake("inverted", like=wrong.window_inverted, everywhere=False),
-        Mistake("top_left", like=wrong.window_top_left, everywhere=False),
+        Mistake("zero_times_inf", when=masks.holds_nan),
+        Mistake("large_number", when=masks.right_cells_but_finite),
+        Mistake("too_small", when=masks.right_cells_but_small),
+        Mistake("one_more", like=masks.window_one_more, everywhere=False, values=masks.window_width),
+        Mistake("one_less", like=masks.window_one_less, everywhere=False, values=masks.window_width),
+        Mistake("hides_own", like=masks.window_hides_own, everywhere=False),
+        Mistake("hides_own", like=masks.window_hides_own_and_is_short, everywhere=False),
+        Mistake("no_mask", like=masks.window_of_zeros, everywhere=False),
+        Mistake("stands_still", like=masks.window_of_the_last_keys, everywhere=False),
+        Mistake("stands_still", like=masks.window_of_the_first_keys, everywhere=False),
+        Mistake("in_blocks", like=masks.window_in_blocks, everywhere=False),
+        Mistake("both_sides", like=masks.window_both_sides, everywhere=False),
+        Mistake("both_sides", like=masks.window_both_sides_and_wider, everywhere=False),
+        Mistake("forward", like=masks.window_forward, everywhere=False),
+        Mistake("no_future_hidden", like=masks.window_with_future, everywhere=False),
+        Mistake("no_window", like=masks.window_plain_causal, everywhere=False, values=masks.window_width),
+        Mistake("ones", like=masks.window_of_ones, everywhere=False),
+        Mistake("inverted", like=masks.window_inverted, everywhere=False),
+        Mistake("top_left", like=masks.window_top_left, everywhere=False),
     ],
 )

@@ -4,9 +4,12 @@ A check recognises a mistake by what it gives, so each of these stands for every
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
+
+from course_lib.classroom.exercise import Attempt
 
 INF = math.inf
 
@@ -41,8 +44,25 @@ def scores_of_keys(query, key):
     return key @ query.T / math.sqrt(query.shape[-1])
 
 
-def scores_softmaxed(query, key):
-    return (query @ key.T / math.sqrt(query.shape[-1])).softmax(-1)
+def scores_and_beyond(query, key):
+    """The whole of attention, with the keys as values."""
+    return (query @ key.T / math.sqrt(query.shape[-1])).softmax(-1) @ key
+
+
+def scores_of_unit_vectors(query, key):
+    return (query / query.norm(dim=-1, keepdim=True)) @ (key / key.norm(dim=-1, keepdim=True)).T
+
+
+def scores_by_whole_root(query, key):
+    return query @ key.T / math.isqrt(query.shape[-1])
+
+
+def scores_elementwise(query, key):
+    return query * key / math.sqrt(query.shape[-1])
+
+
+def scores_elementwise_unscaled(query, key):
+    return query * key
 
 
 def scores_one_for_each_query(query, key):
@@ -59,6 +79,15 @@ def scores_over_words(query, key):
 
 def scores_over_words_unscaled(query, key):
     return query.T @ key
+
+
+def one_key_gets_all(attempt: Attempt) -> bool:
+    """A softmax over one score is 1, whatever the score."""
+    return attempt.got.shape == (1, 1) and float(attempt.got) == 1
+
+
+def matrices_do_not_fit(attempt: Attempt) -> bool:
+    return "cannot be multiplied" in str(attempt.error)
 
 
 # --- 1.2 ---------------------------------------------------------------------------------------------------------
@@ -94,6 +123,18 @@ def weights_without_itself(scores):
     return scores.masked_fill(_future(scores, 0), -INF).softmax(-1)
 
 
+def weights_without_itself_or_nan(scores):
+    return weights_without_itself(scores).nan_to_num(0)
+
+
+def weights_of_transposed_scores(scores):
+    return masked_scores(scores.T).softmax(-1)
+
+
+def weights_of_plus_inf(scores):
+    return scores.masked_fill(_future(scores), INF).softmax(-1)
+
+
 def weights_of_one_more(scores):
     return scores.masked_fill(_future(scores, 2), -INF).softmax(-1)
 
@@ -127,69 +168,22 @@ def weights_scaled_again(scores):
     return (masked_scores(scores) / math.sqrt(len(scores))).softmax(-1)
 
 
-# --- 1.3 ---------------------------------------------------------------------------------------------------------
+def gives_weight_to_the_future(attempt: Attempt) -> bool:
+    return bool((attempt.got.triu(1) > 1e-6).any())
 
 
-def _mask(allowed: Tensor) -> Tensor:
-    return torch.zeros(allowed.shape).masked_fill(~allowed, -INF)
+def first_leak(attempt: Attempt) -> dict[str, object]:
+    row, column = (int(i) for i in (attempt.got.triu(1) > 1e-6).nonzero()[0])
+    return {"row": row, "column": column, "weight": f"{float(attempt.got[row, column]):.2g}"}
 
 
-def _past(q_len: int, k_len: int, shift: int) -> Tensor:
-    """True where key j <= i + shift."""
-    return torch.ones(q_len, k_len, dtype=torch.bool).tril(shift)
+def still_holds_minus_inf(attempt: Attempt) -> bool:
+    return bool((attempt.got == -torch.inf).any())
 
 
-def mask_top_left(q_len, k_len):
-    return _mask(_past(q_len, k_len, 0))
-
-
-def mask_clamped(q_len, k_len):
-    return _mask(_past(q_len, k_len, max(k_len - q_len, 0)))
-
-
-def mask_by_absolute_shift(q_len, k_len):
-    return _mask(_past(q_len, k_len, abs(k_len - q_len)))
-
-
-def mask_shifted_back(q_len, k_len):
-    return _mask(_past(q_len, k_len, q_len - k_len))
-
-
-def mask_by_product(q_len, k_len):
-    return (~_past(q_len, k_len, k_len - q_len)).float() * -INF
-
-
-def mask_by_product_top_left(q_len, k_len):
-    return (~_past(q_len, k_len, 0)).float() * -INF
-
-
-def mask_without_own(q_len, k_len):
-    return _mask(_past(q_len, k_len, k_len - q_len - 1))
-
-
-def mask_of_one_more(q_len, k_len):
-    return _mask(_past(q_len, k_len, k_len - q_len + 1))
-
-
-def mask_inverted(q_len, k_len):
-    return _mask(~_past(q_len, k_len, k_len - q_len))
-
-
-def mask_of_the_past(q_len, k_len):
-    """Hides what comes before the query, in place of what comes after it."""
-    return _mask(~_past(q_len, k_len, k_len - q_len - 1))
-
-
-def mask_of_ones(q_len, k_len):
-    return _past(q_len, k_len, k_len - q_len).float()
-
-
-def mask_of_ones_where_hidden(q_len, k_len):
-    return (~_past(q_len, k_len, k_len - q_len)).float()
-
-
-def mask_of_zeros(q_len, k_len):
-    return torch.zeros(q_len, k_len)
+def nan_at_extreme_scores(attempt: Attempt) -> bool:
+    """NaN in the cases of two words, whose scores lie far apart or very low; ordinary scores went well."""
+    return len(attempt.got) == 2 and bool(attempt.got.isnan().any())
 
 
 # --- 1.4 ---------------------------------------------------------------------------------------------------------
@@ -199,10 +193,6 @@ def _divided(weights: Tensor) -> Tensor:
     return weights / weights.sum(-1, keepdim=True)
 
 
-def softmax_naive(scores):
-    return _divided(scores.exp())
-
-
 def softmax_over_rows(scores):
     return scores.softmax(0)
 
@@ -210,6 +200,14 @@ def softmax_over_rows(scores):
 def softmax_over_all(scores):
     weights = (scores - scores.max()).exp()
     return weights / weights.sum()
+
+
+def softmax_less_the_column_maximum(scores):
+    return _divided((scores - scores.amax(0)).exp())
+
+
+def softmax_without_exp(scores):
+    return _divided(scores)
 
 
 def softmax_sum_of_all(scores):
@@ -229,10 +227,6 @@ def softmax_clamped(scores):
     return _divided(scores.clamp(max=80).exp())
 
 
-def softmax_global_max(scores):
-    return _divided((scores - scores.max()).exp())
-
-
 def softmax_nan_where_empty(scores):
     return scores.softmax(-1)
 
@@ -247,6 +241,22 @@ def softmax_without_nan(scores):
 
 def softmax_skipping_nan(scores):
     return scores.masked_fill(scores.isnan(), -INF).softmax(-1).nan_to_num(0.0)
+
+
+def forgot_keepdim(attempt: Attempt) -> bool:
+    return "must match the size of tensor" in str(attempt.error)
+
+
+def took_the_pair(attempt: Attempt) -> bool:
+    return "return_types.max" in str(attempt.error)
+
+
+def number_too_large_for_half(attempt: Attempt) -> bool:
+    return "without overflow" in str(attempt.error)
+
+
+def nan_in(label: str) -> Callable[[Attempt], bool]:
+    return lambda attempt: attempt.case.label == label and bool(attempt.got.isnan().any())
 
 
 # --- 1.5 ---------------------------------------------------------------------------------------------------------
@@ -266,6 +276,18 @@ def bytes_of_half(batch, num_heads, q_len, k_len, dtype):
 
 def bytes_of_triangle(batch, num_heads, q_len, k_len, dtype):
     return batch * num_heads * q_len * (k_len + 1) // 2 * dtype.itemsize
+
+
+def bytes_of_triangle_of_queries(batch, num_heads, q_len, k_len, dtype):
+    return batch * num_heads * q_len * (q_len + 1) // 2 * dtype.itemsize
+
+
+def bytes_of_queries(batch, num_heads, q_len, k_len, dtype):
+    return batch * num_heads * q_len * dtype.itemsize
+
+
+def bytes_of_keys(batch, num_heads, q_len, k_len, dtype):
+    return batch * num_heads * k_len * dtype.itemsize
 
 
 def bytes_of_one_head(batch, num_heads, q_len, k_len, dtype):
@@ -304,57 +326,11 @@ def bytes_with_weights(batch, num_heads, q_len, k_len, dtype):
     return 2 * batch * num_heads * q_len * k_len * dtype.itemsize
 
 
-# --- 1.6 ---------------------------------------------------------------------------------------------------------
+def in_another_unit(attempt: Attempt) -> bool:
+    return any(
+        math.isclose(attempt.got * unit, attempt.wanted) for unit in (1e3, 1024, 1e6, 2**20, 1e9, 2**30)
+    )
 
 
-def _window(q_len: int, k_len: int, left: int, right: int | None = 0, *, top_left: bool = False) -> Tensor:
-    """True from `left` keys before each query's own to `right` keys after it."""
-    shift = 0 if top_left else k_len - q_len
-    seen = torch.ones(q_len, k_len, dtype=torch.bool).triu(shift - left)
-    return seen if right is None else seen.tril(shift + right)
-
-
-def window_one_more(q_len, k_len, window):
-    return _mask(_window(q_len, k_len, window))
-
-
-def window_one_less(q_len, k_len, window):
-    return _mask(_window(q_len, k_len, window - 2))
-
-
-def window_hides_own(q_len, k_len, window):
-    """As many keys as the window is wide, all of them before the query's own."""
-    return _mask(_window(q_len, k_len, window, -1))
-
-
-def window_of_ones(q_len, k_len, window):
-    return _window(q_len, k_len, window - 1).float()
-
-
-def window_both_sides(q_len, k_len, window):
-    return _mask(_window(q_len, k_len, window - 1, window - 1))
-
-
-def window_forward(q_len, k_len, window):
-    """The query's own key and those after it: a transposed window."""
-    return _mask(_window(q_len, k_len, 0, window - 1))
-
-
-def window_with_future(q_len, k_len, window):
-    return _mask(_window(q_len, k_len, window - 1, None))
-
-
-def window_plain_causal(q_len, k_len, window):
-    return _mask(_past(q_len, k_len, k_len - q_len))
-
-
-def window_inverted(q_len, k_len, window):
-    return _mask(~_window(q_len, k_len, window - 1))
-
-
-def window_top_left(q_len, k_len, window):
-    return _mask(_window(q_len, k_len, window - 1, top_left=True))
-
-
-def window_by_product(q_len, k_len, window):
-    return (~_window(q_len, k_len, window - 1)).float() * -INF
+def wrong_for_double(attempt: Attempt) -> bool:
+    return attempt.args[-1] == torch.float64 and attempt.returned

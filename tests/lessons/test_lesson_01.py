@@ -69,8 +69,15 @@ def test_exercise_1_1_names_each_wrong_answer():
             "by_length": [wrong.scores_by_queries, wrong.scores_by_keys],
             "always_two": [wrong.scores_by_two, scores_by_hand_for_four],
             "rows_are_keys": [wrong.scores_of_keys],
-            "already_weights": [wrong.scores_softmaxed],
-            "elementwise": [lambda query, key: query * key / math.sqrt(query.shape[-1]), torch.mul],
+            "already_weights": [
+                lambda query, key: scores_by_einsum(query, key).softmax(-1),
+                lambda query, key: (query @ key.T).softmax(-1),
+                lambda query, key: scores_by_einsum(query, key).softmax(0),
+            ],
+            "already_outputs": [wrong.scores_and_beyond],
+            "normalised": [wrong.scores_of_unit_vectors, scores_normalised],
+            "whole_root": [wrong.scores_by_whole_root],
+            "elementwise": [wrong.scores_elementwise, wrong.scores_elementwise_unscaled, torch.mul],
             "one_for_each_query": [
                 wrong.scores_one_for_each_query,
                 wrong.scores_one_for_each_query_unscaled,
@@ -79,7 +86,7 @@ def test_exercise_1_1_names_each_wrong_answer():
             "not_turned": [lambda query, key: query @ key / math.sqrt(query.shape[-1])],
             "common.list_for_tensor": [scores_as_list],
             "common.wrong_shape": [scores_as_flat],
-            "common.wrong_value": [scores_normalised],
+            "common.wrong_value": [lambda query, key: -torch.cdist(query, key)],
         },
         right=[scores_by_loop, scores_by_einsum, scores_by_broadcasting, scores_by_scaled_query],
     )
@@ -120,6 +127,16 @@ def weights_with_minus_100_added(scores):
     return (scores - 100 * torch.ones_like(scores).triu(1)).softmax(-1)
 
 
+def weights_by_hand(scores):
+    shares = wrong.masked_scores(scores).exp()
+    return shares / shares.sum(-1, keepdim=True)
+
+
+def weights_by_hand_less_the_global_maximum(scores):
+    shares = (wrong.masked_scores(scores) - scores.max()).exp()
+    return shares / shares.sum(-1, keepdim=True)
+
+
 def weights_in_place(scores):
     scores[torch.ones_like(scores).triu(1) == 1] = -INF
     return scores.softmax(-1)
@@ -137,13 +154,20 @@ def test_exercise_1_2_names_each_wrong_answer():
             "after": [wrong.weights_masked_after, lambda s: s.softmax(-1) * torch.ones_like(s).tril()],
             "renormalised": [wrong.weights_renormalised, wrong.weights_renormalised_with_epsilon],
             "no_mask": [wrong.weights_unmasked],
-            "hides_itself": [wrong.weights_without_itself],
+            "hides_itself": [wrong.weights_without_itself, wrong.weights_without_itself_or_nan],
             "sees_next": [wrong.weights_of_one_more],
             "keeps_future": [wrong.weights_of_the_future, wrong.weights_of_the_future_only],
             "zeroed": [wrong.weights_of_zeroed_scores, lambda s: (s * torch.ones_like(s).tril()).softmax(-1)],
             "hides_zeros": [wrong.weights_without_zero_scores],
             "over_queries": [wrong.weights_over_queries],
-            "no_softmax": [wrong.masked_scores],
+            "no_softmax": [
+                wrong.masked_scores,
+                lambda s: wrong.masked_scores(s).log_softmax(-1),
+                lambda s: wrong.masked_scores(torch.zeros_like(s)),
+            ],
+            "transposed": [wrong.weights_of_transposed_scores],
+            "plus_inf": [wrong.weights_of_plus_inf],
+            "own_softmax": [weights_by_hand, weights_by_hand_less_the_global_maximum],
             "zero_times_inf": [wrong.weights_of_zero_times_inf],
             "scaled_again": [wrong.weights_scaled_again],
             "common.modified_input": [weights_in_place],
@@ -157,97 +181,6 @@ def test_exercise_1_2_names_each_wrong_answer():
             weights_by_large_number,
             weights_in_float64,
         ],
-    )
-
-
-# --- 1.3 ---------------------------------------------------------------------------------------------------------
-
-
-def mask_by_loop(q_len, k_len):
-    mask = torch.zeros(q_len, k_len)
-    for i in range(q_len):
-        for j in range(k_len):
-            if j > i + k_len - q_len:
-                mask[i, j] = -INF
-    return mask
-
-
-def mask_by_triu(q_len, k_len):
-    return torch.full((q_len, k_len), -INF).triu(k_len - q_len + 1)
-
-
-def mask_by_slicing(q_len, k_len):
-    longest = max(q_len, k_len)
-    square = torch.full((longest, longest), -INF).triu(1)
-    return square[longest - q_len :, longest - k_len :]
-
-
-def mask_by_library(q_len, k_len):
-    return Causal("bottom-right").materialize(q_len, k_len)[0, 0]
-
-
-def mask_by_flipping(q_len, k_len):
-    return (
-        torch.full((k_len, q_len), -INF).triu(1).flip(0, 1).T
-        if q_len <= k_len
-        else mask_by_loop(q_len, k_len)
-    )
-
-
-def mask_of_a_billion(q_len, k_len):
-    return torch.full((q_len, k_len), -1e9).triu(k_len - q_len + 1)
-
-
-def mask_of_the_lowest_number(q_len, k_len):
-    return torch.full((q_len, k_len), torch.finfo(torch.float32).min).triu(k_len - q_len + 1)
-
-
-def mask_of_bools(q_len, k_len):
-    return torch.ones(q_len, k_len).tril(k_len - q_len).bool()
-
-
-def mask_transposed(q_len, k_len):
-    return mask_by_loop(q_len, k_len).T
-
-
-def mask_of_four_sizes(q_len, k_len):
-    return Causal("bottom-right").materialize(q_len, k_len)
-
-
-def mask_of_integers(q_len, k_len):
-    return torch.ones(q_len, k_len, dtype=torch.long).tril(k_len - q_len)
-
-
-def mask_of_all_for_one_query(q_len, k_len):
-    """Top-left, except that a single query sees everything: what many caches do."""
-    return torch.zeros(q_len, k_len) if q_len == 1 else wrong.mask_top_left(q_len, k_len)
-
-
-def test_exercise_1_3_names_each_wrong_answer():
-    assert_exercise(
-        lesson_01.LESSON,
-        "1.3",
-        wrong={
-            "top_left": [wrong.mask_top_left, mask_of_all_for_one_query],
-            "clamped": [wrong.mask_clamped],
-            "absolute": [wrong.mask_by_absolute_shift],
-            "shifted_back": [wrong.mask_shifted_back],
-            "hides_own": [wrong.mask_without_own],
-            "sees_next": [wrong.mask_of_one_more],
-            "inverted": [wrong.mask_inverted],
-            "keeps_future": [wrong.mask_of_the_past],
-            "common.axes_swapped": [mask_transposed],
-            "ones": [wrong.mask_of_ones],
-            "ones_hidden": [wrong.mask_of_ones_where_hidden],
-            "no_mask": [wrong.mask_of_zeros],
-            "zero_times_inf": [wrong.mask_by_product, wrong.mask_by_product_top_left],
-            "plus_inf": [lambda q_len, k_len: -mask_by_loop(q_len, k_len)],
-            "large_number": [mask_of_a_billion, mask_of_the_lowest_number],
-            "common.bool_for_float": [mask_of_bools],
-            "common.integer_for_float": [mask_of_integers],
-            "common.wrong_shape": [mask_of_four_sizes],
-        },
-        right=[mask_by_loop, mask_by_triu, mask_by_slicing, mask_by_library, mask_by_flipping],
     )
 
 
@@ -280,6 +213,11 @@ def softmax_in_float32(scores):
     return softmax_by_loop(scores.float())
 
 
+def softmax_naive(scores):
+    shares = scores.exp()
+    return shares / shares.sum(-1, keepdim=True)
+
+
 def softmax_with_max_pair(scores):
     return torch.exp(scores - scores.max(-1, keepdim=True))
 
@@ -304,8 +242,20 @@ def test_exercise_1_4_names_each_wrong_answer():
         lesson_01.LESSON,
         "1.4",
         wrong={
-            "overflow": [wrong.softmax_naive, softmax_less_the_mean, softmax_in_float64],
-            "global_max": [wrong.softmax_global_max],
+            "overflow": [
+                softmax_naive,
+                softmax_less_the_mean,
+                softmax_in_float64,
+                lambda s: softmax_naive(s - s[:, :1]),
+                lambda s: softmax_naive(s - s.amin(-1, keepdim=True)),
+            ],
+            "not_its_own": [
+                lambda s: softmax_naive(s - s.max()),
+                lambda s: softmax_naive(s - s.abs().amax(-1, keepdim=True)),
+            ],
+            "over_columns": [wrong.softmax_less_the_column_maximum],
+            "no_exp": [wrong.softmax_without_exp],
+            "too_low_for_half": [lambda s: s.masked_fill(s == -INF, -1e9).softmax(-1)],
             "over_rows": [wrong.softmax_over_rows],
             "over_all": [wrong.softmax_over_all],
             "sums_all": [wrong.softmax_sum_of_all],
@@ -343,6 +293,9 @@ def test_exercise_1_5_names_each_wrong_answer():
     def with_mebibytes(batch, num_heads, q_len, k_len, dtype):
         return by_finfo(batch, num_heads, q_len, k_len, dtype) / 2**20
 
+    def of_four_or_two(batch, num_heads, q_len, k_len, dtype):
+        return batch * num_heads * q_len * k_len * (4 if dtype == torch.float32 else 2)
+
     def as_text(batch, num_heads, q_len, k_len, dtype):
         return f"{by_finfo(batch, num_heads, q_len, k_len, dtype)} bytes"
 
@@ -352,7 +305,13 @@ def test_exercise_1_5_names_each_wrong_answer():
         wrong={
             "bits": [wrong.bytes_in_bits],
             "numbers": [wrong.bytes_as_numbers],
-            "half_for_causal": [wrong.bytes_of_half, wrong.bytes_of_triangle],
+            "half_for_causal": [
+                wrong.bytes_of_half,
+                wrong.bytes_of_triangle,
+                wrong.bytes_of_triangle_of_queries,
+            ],
+            "one_length": [wrong.bytes_of_queries, wrong.bytes_of_keys],
+            "misses_double": [of_four_or_two],
             "forgets_heads": [wrong.bytes_of_one_head],
             "forgets_batch": [wrong.bytes_of_one_sequence],
             "forgets_both": [wrong.bytes_of_one_matrix],
@@ -366,62 +325,6 @@ def test_exercise_1_5_names_each_wrong_answer():
             "common.wrong_type": [as_text],
         },
         right=[by_finfo, by_a_tensor_of_no_memory, by_element_size, by_loop],
-    )
-
-
-# --- 1.6 ---------------------------------------------------------------------------------------------------------
-
-
-def window_by_loop(q_len, k_len, window):
-    mask = torch.full((q_len, k_len), -INF)
-    for i in range(q_len):
-        own = i + k_len - q_len
-        mask[i, max(0, own - window + 1) : own + 1] = 0
-    return mask
-
-
-def window_by_bands(q_len, k_len, window):
-    seen = torch.ones(q_len, k_len).tril(k_len - q_len).triu(k_len - q_len - window + 1)
-    return torch.where(seen == 1, 0.0, -INF)
-
-
-def window_by_library(q_len, k_len, window):
-    return Causal("bottom-right", window=window).materialize(q_len, k_len)[0, 0]
-
-
-def window_of_two_masks(q_len, k_len, window):
-    recent = torch.full((q_len, k_len), -INF).tril(k_len - q_len - window)
-    return lesson_01.cached_mask(q_len, k_len) + recent
-
-
-def window_of_a_billion(q_len, k_len, window):
-    return window_by_loop(q_len, k_len, window).clamp(min=-1e9)
-
-
-def window_transposed(q_len, k_len, window):
-    return window_by_loop(q_len, k_len, window).T
-
-
-def test_exercise_1_6_names_each_wrong_answer():
-    assert_exercise(
-        lesson_01.LESSON,
-        "1.6",
-        wrong={
-            "one_more": [wrong.window_one_more],
-            "one_less": [wrong.window_one_less],
-            "both_sides": [wrong.window_both_sides],
-            "no_future_hidden": [wrong.window_with_future],
-            "no_window": [wrong.window_plain_causal],
-            "inverted": [wrong.window_inverted],
-            "top_left": [wrong.window_top_left],
-            "large_number": [window_of_a_billion],
-            "zero_times_inf": [wrong.window_by_product],
-            "ones": [lambda q_len, k_len, window: (window_by_loop(q_len, k_len, window) == 0).float()],
-            "hides_own": [wrong.window_hides_own],
-            "forward": [wrong.window_forward],
-            "common.axes_swapped": [window_transposed],
-        },
-        right=[window_by_loop, window_by_bands, window_by_library, window_of_two_masks],
     )
 
 
