@@ -238,7 +238,7 @@ QUARREL = Plot(
              ("কিন্তু একটু পরে {hero} {friend:র} কাছে গিয়ে [বলা hero past], “আমি দুঃখিত।”",
               "But a little later, {hero} went to {friend} and said, “I am sorry.”")),
         beat(10,
-             ("“আমিও দুঃখিত,” {friend} [বলা friend past]।", "“I am sorry too,” said {friend}.")),
+             ("“আমারও ভুল হয়েছে,” {friend} [বলা friend past]।", "“I am sorry too,” said {friend}.")),
         beat(3,
              ("দুজনে হেসে [ওঠা hero+friend past], আর তাদের আবার ভাব হয়ে গেল।",
               "They both laughed, and they were friends again."),

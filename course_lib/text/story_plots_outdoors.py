@@ -334,7 +334,7 @@ SKILL = Plot(
              ("{friend} রোজ বিকেলে {hero:কে} {skill:infinitive} [শেখানো friend habitual]।",
               "Every afternoon, {friend} helped {hero} practise {skill:ing}.")),
         beat(2,
-             ("{n} দিন পর {hero} সুন্দরভাবে {skill:hero past}।",
+             ("{n} দিন পর {hero} খুব ভালো {skill:infinitive} [পারা hero past]।",
               "After {n} days, {hero} could {skill} very well."),
              ("{friend:র} সাহায্যে {n} দিনে {hero} {skill:infinitive} শিখে [ফেলা hero past]।",
               "With {friend:'s} help, {hero} learned to {skill} in {n} days.")),
