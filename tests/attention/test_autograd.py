@@ -11,7 +11,7 @@ from course_lib.attention import Causal, KeyPadding, Segments, attention
 
 from .cases import HOLES
 from .oracle import assert_agrees, attend, attend_with_gradients, causal, matrix
-from .running import ALWAYS, BACKENDS, qkv, randn, skip_unless_available
+from .running import ALWAYS, BACKENDS, may_decline, qkv, randn
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -20,7 +20,7 @@ def test_gradients_may_be_wanted_for_some_inputs_only(backend: str, names: str) 
     tensors = dict(zip("qkv", qkv(2, 6, 9, heads=4, kv_heads=2, head_dim=8, grad=False), strict=True))
     for name in names:
         tensors[name].requires_grad_()
-    skip_unless_available(backend, *tensors.values(), Causal("bottom-right"))
+    may_decline(backend, *tensors.values(), Causal("bottom-right"))
     out = attention(*tensors.values(), Causal("bottom-right"), backend=backend)
     grad_out = randn(*out.shape, seed=1)
     out.backward(grad_out)
@@ -48,7 +48,7 @@ def test_a_bias_alone_may_want_a_gradient(backend: str) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_one_tensor_may_be_query_key_and_value_at_once(backend: str) -> None:
     x = randn(2, 6, 3, 8, seed=4, grad=True)
-    skip_unless_available(backend, x, x, x, Causal())
+    may_decline(backend, x, x, x, Causal())
     out = attention(x, x, x, Causal(), backend=backend)
     grad_out = randn(*out.shape, seed=1)
     out.backward(grad_out)
@@ -63,7 +63,7 @@ def test_inference_modes_give_the_same_output_without_a_graph(backend: str, mode
     query, key, value = qkv(2, 7, dtype=torch.float32)
     with mode():
         for bias in (None, Causal(), Causal(window=2), KeyPadding(HOLES), Segments([3, 4])):
-            skip_unless_available(backend if bias is None else "auto", query, key, value, bias)
+            may_decline(backend if bias is None else "auto", query, key, value, bias)
             usable = backend if bias is None or backend != "torch_sdpa" else "auto"
             out = attention(query, key, value, bias, backend=usable)
             assert not out.requires_grad
@@ -74,7 +74,7 @@ def test_inference_modes_give_the_same_output_without_a_graph(backend: str, mode
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_graph_may_be_walked_twice_when_it_is_kept(backend: str) -> None:
     query, key, value = qkv(2, 6)
-    skip_unless_available(backend, query, key, value, Causal())
+    may_decline(backend, query, key, value, Causal())
     out = attention(query, key, value, Causal(), backend=backend)
     first = torch.autograd.grad(out.sum(), [query, key, value], retain_graph=True)
     second = torch.autograd.grad(out.sum(), [query, key, value])
@@ -86,7 +86,7 @@ def test_a_graph_may_be_walked_twice_when_it_is_kept(backend: str) -> None:
 def test_changing_an_input_in_place_before_the_backward_is_noticed_or_harmless(backend: str) -> None:
     query, key, value = qkv(2, 6)
     doubled = key * 2
-    skip_unless_available(backend, query, doubled, value)
+    may_decline(backend, query, doubled, value)
     out = attention(query, doubled, value, backend=backend)
     expected = attend_with_gradients(query, doubled, value, torch.ones_like(out))
     doubled.add_(1)
@@ -104,7 +104,7 @@ def test_activation_checkpointing_gives_the_same_gradients(backend: str, use_ree
     query, key, value = qkv(2, 6, dtype=torch.float32)
     bias = randn(1, 3, 1, 6, seed=5, dtype=torch.float32, grad=backend in ("reference", "tiled"))
     total = Causal() + bias if bias.requires_grad else Causal()
-    skip_unless_available(backend, query, key, value, total)
+    may_decline(backend, query, key, value, total)
 
     def block(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         return attention(query.sin(), key, value, total, backend=backend).cos()
@@ -194,20 +194,18 @@ def test_gradcheck(backend: str, name: str) -> None:
 
 
 @pytest.fixture
-def compilable(pytestconfig: pytest.Config) -> None:
-    """Run-time checks of shapes keep state between calls, which torch.compile cannot trace."""
-    if pytestconfig.getoption("jaxtyping_packages", default=None):
-        pytest.skip("torch.compile cannot trace the shape checks of the jaxtyping pass")
+def fresh_compiler() -> None:
     torch._dynamo.reset()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("compiler", ["eager", "aot_eager"])
-@pytest.mark.usefixtures("compilable")
+@pytest.mark.compiled
+@pytest.mark.usefixtures("fresh_compiler")
 @pytest.mark.filterwarnings("ignore")
 def test_torch_compile_gives_the_same_answer_and_gradients(backend: str, compiler: str) -> None:
     query, key, value = qkv(2, 6, dtype=torch.float32)
-    skip_unless_available(backend, query, key, value, Causal())
+    may_decline(backend, query, key, value, Causal())
 
     def step(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         return attention(query * 2, key, value, Causal(), backend=backend).sin()
@@ -222,7 +220,8 @@ def test_torch_compile_gives_the_same_answer_and_gradients(backend: str, compile
 
 
 @pytest.mark.parametrize("name", ["window", "segments", "padding", "dense sum"])
-@pytest.mark.usefixtures("compilable")
+@pytest.mark.compiled
+@pytest.mark.usefixtures("fresh_compiler")
 @pytest.mark.filterwarnings("ignore")
 def test_torch_compile_with_every_kind_of_bias(name: str) -> None:
     query, key, value = qkv(2, 7, dtype=torch.float32)
@@ -243,7 +242,8 @@ def test_torch_compile_with_every_kind_of_bias(name: str) -> None:
         torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
 
 
-@pytest.mark.usefixtures("compilable")
+@pytest.mark.compiled
+@pytest.mark.usefixtures("fresh_compiler")
 @pytest.mark.filterwarnings("ignore")
 def test_torch_compile_serves_lengths_that_change() -> None:
     compiled = torch.compile(lambda *t: attention(*t, Causal("bottom-right")), backend="eager")

@@ -9,7 +9,7 @@ from course_lib.attention import Causal, KeyPadding, Segments, attention
 
 from .cases import HOLES
 from .oracle import assert_agrees, attend, causal, matrix, segments, top_left
-from .running import ALWAYS, BACKENDS, check, qkv, randn, skip_unless_available
+from .running import ALWAYS, BACKENDS, check, may_decline, qkv, randn
 
 BIASES = {
     "none": (lambda: None, lambda: torch.ones(7, 7, dtype=torch.bool)),
@@ -57,7 +57,7 @@ def test_autocast_casts_float32_inputs_and_returns_float32_gradients(
     backend: str, dtype: torch.dtype
 ) -> None:
     query, key, value = qkv(2, 7, heads=4, kv_heads=2, head_dim=8, dtype=torch.float32)
-    skip_unless_available(backend, *(t.to(dtype) for t in (query, key, value)), Causal())
+    may_decline(backend, *(t.to(dtype) for t in (query, key, value)), Causal())
     with torch.autocast("cpu", dtype=dtype):
         out = attention(query, key, value, Causal(), backend=backend)
     assert out.dtype == dtype

@@ -19,7 +19,7 @@ from course_lib.attention import AttentionBias, Causal, KeyPadding, Segments, at
 
 from .cases import ALL_CASES, HOLES, SYMBOLIC_CASES, Case
 from .oracle import assert_agrees, attend, attend_with_gradients, both, causal, matrix, segments
-from .running import ALWAYS, BACKENDS, check, qkv, randn, run, skip_unless_available
+from .running import ALWAYS, BACKENDS, check, may_decline, qkv, randn, run
 from .test_properties import FEW, packings
 
 
@@ -58,7 +58,7 @@ def test_no_warning_is_given(backend: str, dtype: torch.dtype) -> None:
 def test_the_default_dtype_plays_no_part(backend: str) -> None:
     query, key, value = qkv(2, 7, heads=4, head_dim=8, dtype=torch.float32)
     bias = KeyPadding(HOLES) + Causal()
-    skip_unless_available(backend, query, key, value, bias)
+    may_decline(backend, query, key, value, bias)
     expected = attention(query, key, value, bias, backend=backend)
     torch.set_default_dtype(torch.float64)
     try:
@@ -152,7 +152,7 @@ def test_threads_do_not_disturb_each_other() -> None:
 def test_adding_to_the_output_in_place_is_noticed_or_harmless(backend: str) -> None:
     """`out += residual` before the backward."""
     query, key, value = qkv(2, 6)
-    skip_unless_available(backend, query, key, value, Causal())
+    may_decline(backend, query, key, value, Causal())
     out = attention(query, key, value, Causal(), backend=backend)
     out += 1
     try:

@@ -8,7 +8,7 @@ import torch
 from course_lib.attention import Causal, attention
 
 from .oracle import causal, matrix
-from .running import ALWAYS, BACKENDS, check, qkv, randn, skip_unless_available
+from .running import ALWAYS, BACKENDS, check, may_decline, qkv, randn
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -72,7 +72,7 @@ def test_the_gradients_of_a_shared_key_head_are_summed_in_float32(backend: str, 
 @pytest.mark.parametrize("heads", [4, 8])
 def test_grouped_queries_equal_kv_heads_repeated_interleaved(backend: str, heads: int) -> None:
     query, key, value = qkv(2, 6, heads=heads, kv_heads=2, head_dim=8, grad=False)
-    skip_unless_available(backend, query, key, value)
+    may_decline(backend, query, key, value)
     grouped = attention(query, key, value, backend=backend)
     repeated = attention(
         query, key.repeat_interleave(heads // 2, 2), value.repeat_interleave(heads // 2, 2), backend=backend
@@ -148,7 +148,7 @@ def test_inputs_may_be_expanded_views(backend: str) -> None:
 def test_query_key_and_value_may_be_slices_of_one_projection(backend: str) -> None:
     joint = randn(2, 6, 3, 4, 8, seed=5, grad=True)
     query, key, value = joint.unbind(2)
-    skip_unless_available(backend, query, key, value)
+    may_decline(backend, query, key, value)
     out = attention(query, key, value, backend=backend)
     grad_out = randn(*out.shape, seed=6)
     (gradient,) = torch.autograd.grad(out, joint, grad_out)
@@ -172,7 +172,7 @@ def test_the_output_gradient_need_not_be_contiguous(backend: str) -> None:
 def test_inputs_are_not_modified(backend: str) -> None:
     query, key, value = qkv(2, 6, 9, dtype=torch.float32)
     bias = randn(2, 3, 6, 9, seed=7, dtype=torch.float32, grad=backend in ALWAYS)
-    skip_unless_available(backend, query, key, value, bias)
+    may_decline(backend, query, key, value, bias)
     grad_out = randn(2, 6, 3, 5, seed=8, dtype=torch.float32)
     tensors = [query, key, value, bias, grad_out]
     before = [t.detach().clone() for t in tensors]
