@@ -22,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--plot", type=Path, metavar="FILE", help="where the picture goes (PNG)")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument(
-        "--quick", action="store_true", help="few repetitions: shows that it runs, decides nothing"
+        "--quick", action="store_true", help="a few short sequences: shows that it runs, decides nothing"
     )
     options = parser.parse_args(argv)
 
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         plot = options.plot or (options.json or Path("build/bench/attention.json")).with_suffix(".png")
         report.write_plot(plot)
         print(f"picture: {plot}")
-    return 0 if options.quick or all(claim.holds for claim in report.claims) else 1
+    return 0 if report.holds else 1
 
 
 def _progress(name: str, done: int, of: int) -> None:

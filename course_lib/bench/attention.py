@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -15,11 +16,23 @@ from .measure import Paired, paired
 from .memory import attention_workspaces
 from .report import Report, this_machine
 
-HEADS, HEAD_DIM = 8, 64
-LENGTH, LONG_LENGTH, WINDOW = 4096, 8192, 256
+HEADS, HEAD_DIM, WINDOW = 8, 64, 256
 
 Step = Callable[[], object]
 Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Tokens of the usual and of the long sequence, packed documents, pairs of timings (None: as many as it needs)."""
+
+    length: int = 4096
+    long_length: int = 8192
+    documents: int = 64
+    pairs: int | None = None
+
+
+QUICK = Sizes(length=512, long_length=1024, documents=8, pairs=3)
 
 
 def packed_lengths(count: int = 64, seed: int = 0) -> list[int]:
@@ -71,15 +84,16 @@ def loop_over(lengths: list[int]) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
 def run(
     *, device: str = "cpu", quick: bool = False, progress: Progress = lambda name, done, of: None
 ) -> Report:
-    """Measure everything. ``quick`` takes 3 pairs instead of 15 and shows that it runs, not what holds."""
-    report = Report("attention", this_machine(device))
-    return _on_cuda(report, quick, progress) if device == "cuda" else _on_cpu(report, quick, progress)
+    """Measure everything. ``quick`` takes a few short sequences and shows that it runs, not what holds."""
+    report = Report("attention", this_machine(device), quick=quick)
+    sizes = QUICK if quick else Sizes()
+    return _on_cuda(report, sizes, progress) if device == "cuda" else _on_cpu(report, sizes, progress)
 
 
-def _on_cpu(report: Report, quick: bool, progress: Progress) -> Report:
-    _memory(report, progress)
-    bench = _Bench(report, "cpu", 3 if quick else None, progress)
-    shape = (1, LENGTH, HEADS, HEAD_DIM)
+def _on_cpu(report: Report, sizes: Sizes, progress: Progress) -> Report:
+    _memory(report, sizes, progress)
+    bench = _Bench(report, "cpu", sizes.pairs, progress)
+    shape = (1, sizes.length, HEADS, HEAD_DIM)
     single = torch.float32
     times = bench.compare("tiled", ours(Causal(), "tiled"), shape, "sdpa", sdpa, shape, single)
     report.claim("tiled.time.fp32", times.ratio, "<= 1.6")
@@ -90,7 +104,7 @@ def _on_cpu(report: Report, quick: bool, progress: Progress) -> Report:
     times = bench.compare("auto", ours(Causal()), shape, "sdpa", sdpa, shape, single)
     report.claim("auto.overhead", times.ratio, "<= 1.05")
 
-    lengths = packed_lengths()
+    lengths = packed_lengths(sizes.documents)
     packed, bias = (1, sum(lengths), HEADS, HEAD_DIM), Segments(lengths, inner=Causal())
     padded = (len(lengths), max(lengths), HEADS, HEAD_DIM)
     times = bench.compare("padded batch, sdpa", sdpa, padded, "packed", ours(bias), packed, single)
@@ -98,15 +112,15 @@ def _on_cpu(report: Report, quick: bool, progress: Progress) -> Report:
     times = bench.compare("loop of sdpa", loop_over(lengths), packed, "packed", ours(bias), packed, single)
     report.claim("packed.over_loop", times.ratio, ">= 0.95")
 
-    long = (1, LONG_LENGTH, HEADS, HEAD_DIM)
+    long = (1, sizes.long_length, HEADS, HEAD_DIM)
     window = ours(Causal(window=WINDOW))
     times = bench.compare("sdpa, full causal", sdpa, long, "window of 256", window, long, single)
     report.claim("window.speedup", times.ratio, ">= 3.5")
     return report
 
 
-def _memory(report: Report, progress: Progress) -> None:
-    lengths = [LENGTH // 2, LENGTH, LENGTH * 2]
+def _memory(report: Report, sizes: Sizes, progress: Progress) -> None:
+    lengths = [sizes.length // 2, sizes.length, sizes.length * 2]
     progress("workspace of tiled", 0, 2)
     tiled = attention_workspaces(lengths, backend="tiled")
     progress("workspace of the reference", 1, 2)
@@ -163,15 +177,15 @@ class _Bench:
         return times
 
 
-def _on_cuda(report: Report, quick: bool, progress: Progress) -> Report:
+def _on_cuda(report: Report, sizes: Sizes, progress: Progress) -> Report:
     """Every backend that can, on every workload: figures, no claims (the bounds are those of a CPU)."""
-    bench = _Bench(report, "cuda", 3 if quick else None, progress)
-    lengths = packed_lengths()
+    bench = _Bench(report, "cuda", sizes.pairs, progress)
+    lengths = packed_lengths(sizes.documents)
     workloads: list[tuple[str, AttentionBias | None, tuple[int, ...], int]] = [
-        ("causal", Causal(), (4, LENGTH, HEADS, HEAD_DIM), HEADS),
-        ("grouped queries, causal", Causal(), (4, LENGTH, HEADS, HEAD_DIM), HEADS // 4),
+        ("causal", Causal(), (4, sizes.length, HEADS, HEAD_DIM), HEADS),
+        ("grouped queries, causal", Causal(), (4, sizes.length, HEADS, HEAD_DIM), HEADS // 4),
         ("packed", Segments(lengths, inner=Causal()), (1, sum(lengths), HEADS, HEAD_DIM), HEADS),
-        ("window of 256", Causal(window=WINDOW), (1, LONG_LENGTH, HEADS, HEAD_DIM), HEADS),
+        ("window of 256", Causal(window=WINDOW), (1, sizes.long_length, HEADS, HEAD_DIM), HEADS),
     ]
     halves = [torch.float16] + (
         [torch.bfloat16] if torch.cuda.is_bf16_supported(including_emulation=False) else []

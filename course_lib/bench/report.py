@@ -37,12 +37,21 @@ class Claim:
 
 @dataclass
 class Report:
-    """``rows`` are raw figures, each a flat dictionary with at least a ``"name"``."""
+    """``rows`` are raw figures, each a flat dictionary with at least a ``"name"``.
+
+    ``quick``: measured on less work than the claims speak of, so that no claim is decided by it.
+    """
 
     name: str
     machine: dict[str, Any]
     rows: list[dict[str, Any]] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
+    quick: bool = False
+
+    @property
+    def holds(self) -> bool:
+        """Whether nothing found here contradicts a claim; a quick report cannot."""
+        return self.quick or all(claim.holds for claim in self.claims)
 
     def claim(self, name: str, value: float, bound: str) -> None:
         self.claims.append(Claim(name, value, bound))
@@ -50,6 +59,7 @@ class Report:
     def to_json(self) -> str:
         content = {
             "bench": self.name,
+            "quick": self.quick,
             "machine": self.machine,
             "rows": self.rows,
             "claims": [claim.to_dict() for claim in self.claims],
@@ -64,11 +74,13 @@ class Report:
         from rich.console import Console
         from rich.table import Table
 
-        table = Table(title=f"bench {self.name}", title_justify="left")
+        title = f"bench {self.name}" + (", quick: it runs; what holds is not decided" if self.quick else "")
+        table = Table(title=title, title_justify="left")
         for heading, justify in (("claim", "left"), ("measured", "right"), ("bound", "left"), ("", "left")):
             table.add_column(heading, justify=justify)  # type: ignore[arg-type]
         for claim in self.claims:
             verdict = "[green]holds[/green]" if claim.holds else "[red]does not hold[/red]"
+            verdict = "" if self.quick else verdict
             table.add_row(claim.name, f"{claim.value:.3g}", claim.bound, verdict)
         raw = Table(title="every measurement", title_justify="left")
         keys = [key for key in dict.fromkeys(k for row in self.rows for k in row) if key != "ratios"]
