@@ -66,6 +66,19 @@ def test_a_pytest_that_dies_before_it_reports_is_a_failure(checks: ModuleType) -
     assert (step.passed, step.failed) == (0, 1), "the counts of an earlier run stood for this one"
 
 
+@pytest.mark.parametrize("may_be_empty", [True, False])
+def test_a_pytest_run_without_a_test_fails_unless_that_is_expected(
+    checks: ModuleType, tmp_path: Path, may_be_empty: bool
+) -> None:
+    (tmp_path / "none.ini").write_text("[pytest]\n", encoding="utf-8")
+    (tmp_path / "test_some.py").write_text("def test_a(): pass\n", encoding="utf-8")
+    argv = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", str(tmp_path / "none.ini"), str(tmp_path)]
+    checks.RESULTS.mkdir()
+    step = checks.Step("slow", [*argv, "-k", "slow"], counts=True, may_be_empty=may_be_empty)
+    step.execute()
+    assert (step.passed, step.failed) == (0, 0 if may_be_empty else 1)
+
+
 def test_a_step_is_run_alone_by_its_name(
     checks: ModuleType, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
