@@ -162,7 +162,7 @@ def tiles_figure(n: int, tile: int) -> svg.Picture:
             mark = "•" if j < i else "◣" if j == i else ""
             colour = "#ffffff" if j < i else "#1f1f1f"
             shapes.append(
-                svg.text(cell * (j + 0.5) + 1, cell * i + 18, mark, anchor="middle", size=11, colour=colour)
+                svg.text(cell * (j + 0.5) + 1, cell * i + 19, mark, anchor="middle", size=14, colour=colour)
             )
     hidden = side * (side - 1) // 2
     title = (
@@ -224,7 +224,7 @@ def memory_figure(lengths: Sequence[int], measured: Sequence[int], *, num_heads:
         axes.set_yscale("log", base=2)
         axes.set_xticks(doubled, [f"{n:,}" for n in doubled])
         axes.set_xlim(doubled[0] * 0.8, doubled[-1] * 1.9)
-        axes.set_ylim(predicted[0] * 0.6, predicted[-1] * 3)
+        axes.set_ylim(predicted[0] * 0.75, predicted[-1] * 1.9)
         axes.set_xlabel("tokens")
         figures.label_end(axes, doubled, predicted, "scores,\npredicted", figures.BLUE)
         axes.annotate(
