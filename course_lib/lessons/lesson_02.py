@@ -270,6 +270,7 @@ check_tile_kind = LESSON.exercise(
     cases=[
         Case((range(4, 8), range(0, 4), 0), label="below"),
         Case((range(0, 4), range(4, 8), 0), label="above"),
+        Case((range(0, 4), range(8, 12), 0)),
         Case((range(4, 8), range(4, 8), 0), label="diagonal"),
         Case((range(0, 4), range(0, 2), 0)),
         Case((range(4, 8), range(6, 8), 0)),
