@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -39,6 +39,13 @@ class Call:
     def groups(self) -> int:
         """Query heads a kv head."""
         return self.query.shape[2] // self.key.shape[2]
+
+    def with_positive_scale(self) -> Call:
+        """The same call for a fused kernel. These put -inf where the causal mask hides *before* they scale: a negative
+        scale would make +inf of it and 0 would make NaN, so the query takes the sign (or the 0)."""
+        if self.scale > 0:
+            return self
+        return replace(self, query=self.query * (-1 if self.scale < 0 else 0), scale=-self.scale or 1.0)
 
     @classmethod
     def of(

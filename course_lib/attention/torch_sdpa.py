@@ -89,6 +89,7 @@ def run(call: Call) -> tuple[Tensor, Tensor | None]:
     """The output, and on a CPU the log-sum-exp of each row if asked for."""
     pieces = _pieces(call)
     assert not isinstance(pieces, str), pieces
+    call = call.with_positive_scale()
     if call.query.device.type == "cpu":
         out, lse = _apply_on_cpu(call, pieces)
         return out, _with_blind_rows(lse, pieces) if call.return_lse else None

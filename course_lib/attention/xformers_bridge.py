@@ -279,6 +279,7 @@ def run(call: Call) -> Tensor:
     """The output. Grouped queries are expanded to all heads where a backward follows (its grouped kernels have
     none); for inference they go in as xFormers' five-dimensional views, with nothing copied."""
     ops = xformers_ops()
+    call = call.with_positive_scale()
     bias = to_xformers(call)
     query, key, value = call.query, call.key, call.value
     batch, q_len, num_heads, _ = query.shape

@@ -113,6 +113,17 @@ def test_scale_multiplies_the_scores_and_defaults_to_one_over_the_root_of_the_wi
     check(backend, *qkv(2, 6, 9, head_dim=7), scale=scale)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("scale", [-0.7, 0.0])
+@pytest.mark.parametrize(("heads", "kv_heads"), [(3, 3), (4, 2)])
+def test_a_scale_that_is_not_positive_leaves_the_causal_mask_intact(
+    backend: str, scale: float, heads: int, kv_heads: int
+) -> None:
+    """PyTorch's kernel scales what the mask has hidden: -inf * -0.7 is +inf, and -inf * 0 is NaN."""
+    inputs = qkv(2, 6, heads=heads, kv_heads=kv_heads, head_dim=8)
+    check(backend, *inputs, Causal(), visible=matrix(causal(), 6, 6), scale=scale)
+
+
 def _heads_first(tensor: torch.Tensor) -> torch.Tensor:
     """The same values, stored [B, H, M, K] as a projection followed by transpose leaves them."""
     return tensor.detach().transpose(1, 2).contiguous().transpose(1, 2).requires_grad_()
