@@ -69,7 +69,7 @@ def why_not(call: Call) -> str | None:
         masks = any(piece.causal or piece.mask is not None for piece in pieces)
         if masks and not finite(call.query, call.key, call.value):
             return "an input holds NaN or inf, which PyTorch's kernel would let through the mask"
-        if call.training and any(_has_extreme_rows(p) for p in pieces):
+        if call.training and any(_has_extreme_rows(p, call.query.dtype) for p in pieces):
             return (
                 f"the bias has rows whose largest entry is beyond {LARGEST_ROW_BIAS:.0f}: PyTorch's backward keeps one "
                 "number a row, the log-sum-exp, and loses the softmax's sum in it"
@@ -77,11 +77,11 @@ def why_not(call: Call) -> str | None:
     return None
 
 
-def _has_extreme_rows(piece: _Piece) -> bool:
-    held = None if piece.mask is None or piece.grid is None else piece.mask.stored(piece.grid)
-    if held is None or not held.is_floating_point() or not held.numel():
+def _has_extreme_rows(piece: _Piece, dtype: torch.dtype) -> bool:
+    mask = piece.mask_tensor(dtype) if piece.mask is not None and piece.mask.adds_scores else None
+    if mask is None or not mask.numel():
         return False
-    largest = held.detach().amax(-1).abs()
+    largest = mask.detach().amax(-1).abs()
     return bool(((largest > LARGEST_ROW_BIAS) & largest.isfinite()).any())
 
 

@@ -103,6 +103,15 @@ def test_the_gradients_of_a_row_of_huge_equal_scores_are_those_of_a_mean(
     check(backend, query, key, value, bias, scores=torch.zeros(3, k_len, dtype=torch.float64), scale=0.0)
 
 
+@pytest.mark.parametrize("backend", ["auto", "tiled"])
+@pytest.mark.parametrize("mask", [Causal(), Causal(window=3)], ids=repr)
+def test_those_gradients_are_right_behind_a_mask_too(backend: str, mask: Causal) -> None:
+    """So small a sum could be given to PyTorch's kernel as one dense mask, which would lose the rows' sums."""
+    query, key, value = qkv(1, 6, head_dim=8, dtype=torch.float32)
+    visible = mask.materialize(6, 6) == 0
+    check(backend, query, key, value, mask + torch.full((6, 6), -1e9), visible=visible, scale=0.0)
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_scores_past_the_range_of_fp16_do_not_overflow(backend: str, dtype: torch.dtype) -> None:
