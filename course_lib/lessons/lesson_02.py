@@ -1,7 +1,8 @@
 """Exercises of lesson 02, tiled attention: merging, the loop over tiles, tiles to skip, bytes kept, the backward.
 
 The pictures and the widget of the lesson are in `lesson_02_pictures`, xFormers' masks in `lesson_02_masks`, the
-wrong answers that the checks know by name in `lesson_02_mistakes` and `lesson_02_mistakes_backward`.
+inputs of the checks in `lesson_02_cases`, the wrong answers that the checks know by name in `lesson_02_mistakes` and
+`lesson_02_mistakes_backward`.
 """
 
 import math
@@ -12,6 +13,14 @@ from course_lib.classroom.exercise import Attempt, Case, Mistake
 from course_lib.classroom.lesson import Lesson
 from course_lib.lessons import lesson_02_mistakes as wrong
 from course_lib.lessons import lesson_02_mistakes_backward as wrong_backward
+from course_lib.lessons.lesson_02_cases import (
+    AllKeysAtOnce,
+    backward_tile,
+    heads,
+    parts,
+    watched,
+    with_scores,
+)
 from course_lib.lessons.lesson_02_masks import mask_examples
 from course_lib.lessons.lesson_02_pictures import (
     backward_figure,
@@ -62,18 +71,17 @@ def merge(m1, l1, o1, m2, l2, o2):
     return m, keep1 * l1 + keep2 * l2, keep1 * o1 + keep2 * o2
 
 
-def _parts(*blocks: tuple[list[float], list[float]]) -> tuple[torch.Tensor, ...]:
-    """For each block: m [rows, 1] and l [rows, 1] as given, and an o [rows, 3] that fits them."""
-    made: list[torch.Tensor] = []
-    for i, (tops, totals) in enumerate(blocks):
-        values = torch.randn(len(tops), 3, generator=torch.Generator().manual_seed(i))
-        total = torch.tensor(totals)[:, None]
-        made += [torch.tensor(tops)[:, None], total, total * values]
-    return tuple(made)
-
-
 def _first_tops(attempt: Attempt) -> dict[str, object]:
     return {"m1": f"{float(attempt.args[0][0]):g}", "m2": f"{float(attempt.args[3][0]):g}"}
+
+
+def _compared_whole_tensors(attempt: Attempt) -> bool:
+    return "Boolean value of Tensor" in str(attempt.error)
+
+
+def _gives_the_output_alone(attempt: Attempt) -> bool:
+    _, total, acc = attempt.wanted
+    return attempt.got.shape == acc.shape and torch.allclose(attempt.got, acc / total, rtol=1e-4)
 
 
 check_merge = LESSON.exercise(
@@ -81,29 +89,35 @@ check_merge = LESSON.exercise(
     "merge",
     solution=merge,
     cases=[
-        Case(lambda: _parts(([2.0, 5.0], [1.25, 1.5]), ([2.0, 5.0], [1.75, 1.0])), label="equal"),
-        Case(lambda: _parts(([1.0, 0.0], [1.25, 2.0]), ([3.0, 0.5], [1.5, 1.75])), label="second_larger"),
-        Case(lambda: _parts(([4.0, 2.0], [1.25, 1.0]), ([3.0, 0.5], [1.5, 1.25])), label="first_larger"),
+        Case(lambda: parts(([2.0, 5.0], [1.25, 1.5]), ([2.0, 5.0], [1.75, 1.0])), label="equal"),
+        Case(lambda: parts(([1.0, 0.0], [1.25, 2.0]), ([3.0, 0.5], [1.5, 1.75])), label="second_larger"),
+        Case(lambda: parts(([4.0, 2.0], [1.25, 1.0]), ([3.0, 0.5], [1.5, 1.25])), label="first_larger"),
         Case(
-            lambda: _parts(([4.0, -2.0, 0.0], [1.25, 1.0, 3.0]), ([1.0, 0.5, 0.0], [1.5, 1.25, 1.0])),
+            lambda: parts(([4.0, -2.0, 0.0], [1.25, 1.0, 3.0]), ([1.0, 0.5, 0.0], [1.5, 1.25, 1.0])),
             label="rows",
         ),
-        Case(lambda: _parts(([1000.0, -1000.0], [1.25, 1.5]), ([999.0, -999.0], [1.5, 1.0])), label="far"),
+        Case(lambda: parts(([1000.0, -1000.0], [1.25, 1.5]), ([999.0, -999.0], [1.5, 1.0])), label="far"),
         Case(
-            lambda: _parts(([-math.inf, 2.0], [0.0, 1.5]), ([3.0, -math.inf], [1.75, 0.0])), label="one_blind"
+            lambda: parts(([-math.inf, 2.0], [0.0, 1.5]), ([3.0, -math.inf], [1.75, 0.0])), label="one_blind"
         ),
         Case(
-            lambda: _parts(([-math.inf, 2.0], [0.0, 1.5]), ([-math.inf, 3.0], [0.0, 1.75])),
+            lambda: parts(([-math.inf, 2.0], [0.0, 1.5]), ([-math.inf, 3.0], [0.0, 1.75])),
             label="both_blind",
         ),
     ],
     mistakes=[
+        Mistake("python_max", when=_compared_whole_tensors),
         Mistake("order", like=wrong.merge_output_first, everywhere=False),
         Mistake("order", like=wrong.merge_total_first, everywhere=False),
         Mistake("averages", like=wrong.merge_averages, everywhere=False),
         Mistake("averages", like=wrong.merge_averages_output, everywhere=False),
         Mistake("averages", like=wrong.merge_averages_outputs, everywhere=False),
         Mistake("divided", like=wrong.merge_divides, everywhere=False),
+        Mistake("divided", when=_gives_the_output_alone),
+        Mistake("weighted_twice", like=wrong.merge_weighs_twice, everywhere=False),
+        Mistake("weighted_twice", like=wrong.merge_weighs_twice_and_divides, everywhere=False),
+        Mistake("soft_maximum", like=wrong.merge_by_logaddexp, everywhere=False),
+        Mistake("log", like=wrong.merge_gives_log, everywhere=False),
         Mistake("adds_tops", like=wrong.merge_adds_tops, everywhere=False),
         Mistake("lower", like=wrong.merge_by_minimum, everywhere=False),
         Mistake("one_top", like=wrong.merge_by_largest_of_all, everywhere=False),
@@ -141,47 +155,6 @@ def tiled_attention(query, key, value, tile):
     return acc / total
 
 
-class AllKeysAtOnce(RuntimeError):
-    """Raised where an answer holds the scores of all keys at once."""
-
-
-class Watched(torch.Tensor):
-    """A tensor that raises AllKeysAtOnce when something as long as the keys, yet no longer keys, is made of it."""
-
-    Q_LEN, K_LEN, HEAD_DIM = 5, 11, 4
-
-    @classmethod
-    def __torch_function__(cls, func, types, args=(), kwargs=None):
-        if func is torch.nn.functional.scaled_dot_product_attention:
-            raise AllKeysAtOnce("PyTorch's own attention was called")
-        result = super().__torch_function__(func, types, args, kwargs or {})
-        with torch._C.DisableTorchFunctionSubclass():  # asking for a shape is a call as well
-            shapes = [set(t.shape) for t in (result, *args) if isinstance(t, torch.Tensor)]
-        if any(cls.K_LEN in shape and cls.HEAD_DIM not in shape for shape in shapes):
-            raise AllKeysAtOnce(f"scores of all {cls.K_LEN} keys were made")
-        return result
-
-
-def _heads(q_len: int, k_len: int, tile: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
-    generator = torch.Generator().manual_seed(100 * q_len + k_len)
-    shapes = ((q_len, 4), (k_len, 4), (k_len, 3))
-    query, key, value = (torch.randn(shape, generator=generator) for shape in shapes)
-    return query, key, value, tile
-
-
-def _with_scores(rows: list[list[float]], tile: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
-    """Queries and keys whose scaled scores are exactly these rows: the keys are unit vectors."""
-    scores = torch.tensor(rows)
-    width = scores.shape[-1]
-    value = torch.randn(width, 3, generator=torch.Generator().manual_seed(width))
-    return scores * math.sqrt(width), torch.eye(width), value, tile
-
-
-def _watched() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
-    query, key, value, tile = _heads(Watched.Q_LEN, Watched.K_LEN, 4)
-    return query.as_subclass(Watched), key.as_subclass(Watched), value, tile
-
-
 def _held_the_matrix(attempt: Attempt) -> bool:
     return isinstance(attempt.error, AllKeysAtOnce)
 
@@ -199,24 +172,30 @@ check_tiled_attention = LESSON.exercise(
     "tiled_attention",
     solution=tiled_attention,
     cases=[
-        Case(lambda: _heads(2, 4, 4), label="one_tile"),
-        Case(lambda: _with_scores([[4.0, 1.0, 2.0, 0.0]], 2), label="falling"),
-        Case(lambda: _heads(3, 6, 2), label="several"),
-        Case(lambda: _heads(3, 7, 3), label="ragged"),
-        Case(lambda: _heads(2, 3, 5)),
-        Case(lambda: _with_scores([[300.0, 299.0, 0.0, 1.0], [0.0, 1.0, 299.0, 300.0]], 2), label="large"),
-        Case(lambda: _with_scores([[-300.0, -301.0, -302.0, -300.0]], 2), label="low"),
+        Case(lambda: heads(2, 4, 4), label="one_tile"),
+        Case(lambda: with_scores([[4.0, 1.0, 2.0, 0.0]], 2), label="falling"),
+        Case(lambda: heads(3, 6, 2), label="several"),
+        Case(lambda: heads(3, 7, 3), label="ragged"),
+        Case(lambda: heads(2, 3, 5)),
+        Case(lambda: with_scores([[300.0, 299.0, 0.0, 1.0], [0.0, 1.0, 299.0, 300.0]], 2), label="large"),
+        Case(lambda: with_scores([[-300.0, -301.0, -302.0, -300.0]], 2), label="low"),
         Case(
-            lambda: _with_scores([[300.0, 299.0, 298.0, 0.0], [-300.0, -301.0, -300.0, -302.0]], 2),
+            lambda: with_scores([[300.0, 299.0, 298.0, 0.0], [-300.0, -301.0, -300.0, -302.0]], 2),
             label="apart",
         ),
-        Case(_watched, label="in_tiles"),
+        Case(watched, label="in_tiles"),
     ],
     mistakes=[
         Mistake("whole", when=_held_the_matrix),
         Mistake("max_pair", when=_took_the_pair),
+        Mistake("python_max", when=_compared_whole_tensors),
         Mistake("keepdim", when=_forgot_keepdim, values=lambda attempt: {"error": str(attempt.error)}),
         Mistake("no_scale", like=wrong.loop_unscaled, everywhere=False),
+        Mistake("other_scale", like=wrong.loop_scaled_by_head_dim, everywhere=False),
+        Mistake("other_scale", like=wrong.loop_scaled_by_value_dim, everywhere=False),
+        Mistake("other_scale", like=wrong.loop_scaled_by_queries, everywhere=False),
+        Mistake("other_scale", like=wrong.loop_multiplied, everywhere=False),
+        Mistake("sum_axis", like=wrong.loop_sums_all, everywhere=False),
         Mistake("not_divided", like=wrong.loop_not_divided, everywhere=False),
         Mistake("last_only", like=wrong.loop_last_tile_only, everywhere=False),
         Mistake("averaged", like=wrong.loop_averages_tiles, everywhere=False),
@@ -355,31 +334,18 @@ def score_gradient(scores, top, total, value, out, grad_out):
     return weights * (grad_out @ value.T - delta)
 
 
-def _backward_tile(q_len: int, k_len: int, keys: int, *, causal: bool = False) -> tuple[torch.Tensor, ...]:
-    """A tile of the first `keys` columns of a score matrix, and what the forward kept of its whole rows."""
-    generator = torch.Generator().manual_seed(10 * k_len + keys)
-    scores, value, grad_out = (
-        torch.randn(shape, generator=generator) for shape in ((q_len, k_len), (k_len, 2), (q_len, 2))
-    )
-    if causal:
-        scores = scores.masked_fill(torch.ones(q_len, k_len, dtype=torch.bool).triu(1), -math.inf)
-    top = scores.amax(-1, keepdim=True)
-    total = (scores - top).exp().sum(-1, keepdim=True)
-    out = scores.softmax(-1) @ value
-    return scores[:, :keys], top, total, value[:keys], out, grad_out
-
-
 check_score_gradient = LESSON.exercise(
     "2.5",
     "score_gradient",
     solution=score_gradient,
     cases=[
-        Case(lambda: _backward_tile(1, 3, 3), label="one_row"),
-        Case(lambda: _backward_tile(3, 4, 4), label="whole_rows"),
-        Case(lambda: _backward_tile(3, 7, 4), label="tile"),
-        Case(lambda: _backward_tile(4, 5, 5, causal=True), label="masked"),
+        Case(lambda: backward_tile(1, 3, 3), label="one_row"),
+        Case(lambda: backward_tile(3, 4, 4), label="whole_rows"),
+        Case(lambda: backward_tile(3, 7, 4), label="tile"),
+        Case(lambda: backward_tile(4, 5, 5, causal=True), label="masked"),
     ],
     mistakes=[
+        Mistake("keepdim", when=_forgot_keepdim, values=lambda attempt: {"error": str(attempt.error)}),
         Mistake("no_delta", like=wrong_backward.gradient_without_delta, everywhere=False),
         Mistake("only_dp", like=wrong_backward.gradient_of_weights, everywhere=False),
         Mistake("no_weights", like=wrong_backward.gradient_without_weights, everywhere=False),

@@ -64,6 +64,26 @@ def merge_divides(m1, l1, o1, m2, l2, o2):
     return m, total, acc / total
 
 
+def merge_weighs_twice(m1, l1, o1, m2, l2, o2):
+    m, total, _ = merge_nan_where_blind(m1, l1, o1, m2, l2, o2)
+    return m, total, (m1 - m).exp() * l1 * o1 + (m2 - m).exp() * l2 * o2
+
+
+def merge_weighs_twice_and_divides(m1, l1, o1, m2, l2, o2):
+    m, total, acc = merge_weighs_twice(m1, l1, o1, m2, l2, o2)
+    return m, total, acc / total
+
+
+def merge_by_logaddexp(m1, l1, o1, m2, l2, o2):
+    m = torch.logaddexp(m1, m2)
+    return _merged(m, (m1 - m).exp(), (m2 - m).exp(), l1, o1, l2, o2)
+
+
+def merge_gives_log(m1, l1, o1, m2, l2, o2):
+    m, total, acc = merge_nan_where_blind(m1, l1, o1, m2, l2, o2)
+    return m, m + total.log(), acc
+
+
 def merge_adds_tops(m1, l1, o1, m2, l2, o2):
     return _merged(m1 + m2, 1, 1, l1, o1, l2, o2)
 
@@ -147,6 +167,34 @@ def _divided(state):
 
 def loop_unscaled(query, key, value, tile):
     return _divided(_loop(query, key, value, tile, scale=1, step=_right_step))
+
+
+def _scaled(query, key, value, tile, scale):
+    return _divided(_loop(query, key, value, tile, scale=scale, step=_right_step))
+
+
+def loop_scaled_by_head_dim(query, key, value, tile):
+    return _scaled(query, key, value, tile, 1 / query.shape[-1])
+
+
+def loop_scaled_by_value_dim(query, key, value, tile):
+    return _scaled(query, key, value, tile, 1 / math.sqrt(value.shape[-1]))
+
+
+def loop_scaled_by_queries(query, key, value, tile):
+    return _scaled(query, key, value, tile, 1 / math.sqrt(len(query)))
+
+
+def loop_multiplied(query, key, value, tile):
+    return _scaled(query, key, value, tile, math.sqrt(query.shape[-1]))
+
+
+def loop_sums_all(query, key, value, tile):
+    def step(top, total, acc, scores, value):
+        new_top, _, acc = _right_step(top, total, acc, scores, value)
+        return new_top, total * (top - new_top).exp() + (scores - new_top).exp().sum(), acc
+
+    return _divided(_loop(query, key, value, tile, step=step))
 
 
 def loop_not_divided(query, key, value, tile):

@@ -56,6 +56,17 @@ def merge_only_the_output(m1, l1, o1, m2, l2, o2):
     return acc / total
 
 
+def merge_by_python_max(m1, l1, o1, m2, l2, o2):
+    m = max(m1, m2)
+    return m, (m1 - m).exp() * l1 + (m2 - m).exp() * l2, (m1 - m).exp() * o1 + (m2 - m).exp() * o2
+
+
+def merge_by_if(m1, l1, o1, m2, l2, o2):
+    if m1 > m2:
+        return m1, l1 + (m2 - m1).exp() * l2, o1 + (m2 - m1).exp() * o2
+    return m2, (m1 - m2).exp() * l1 + l2, (m1 - m2).exp() * o1 + o2
+
+
 def merge_in_place(m1, l1, o1, m2, l2, o2):
     m, total, acc = merge_by_nan_to_num(m1, l1, o1, m2, l2, o2)
     l1.zero_()
@@ -74,7 +85,11 @@ def test_exercise_2_1_names_each_wrong_answer():
                 wrong.merge_averages_outputs,
                 merge_averaged_by_weight_of_one,
             ],
-            "divided": [wrong.merge_divides],
+            "divided": [wrong.merge_divides, merge_only_the_output],
+            "python_max": [merge_by_python_max, merge_by_if],
+            "weighted_twice": [wrong.merge_weighs_twice, wrong.merge_weighs_twice_and_divides],
+            "soft_maximum": [wrong.merge_by_logaddexp],
+            "log": [wrong.merge_gives_log],
             "adds_tops": [wrong.merge_adds_tops],
             "lower": [wrong.merge_by_minimum],
             "one_top": [wrong.merge_by_largest_of_all],
@@ -92,7 +107,6 @@ def test_exercise_2_1_names_each_wrong_answer():
             ],
             "overflow": [wrong.merge_from_zero],
             "blind_nan": [wrong.merge_nan_where_blind],
-            "common.wrong_type": [merge_only_the_output],
             "common.modified_input": [merge_in_place],
         },
         right=[merge_by_nan_to_num, merge_by_stack, merge_by_rows],
@@ -176,6 +190,38 @@ def loop_scales_by_value_dim(query, key, value, tile):
     return loop_by_split(query * math.sqrt(query.shape[1] / value.shape[1]), key, value, tile)
 
 
+def loop_by_python_max(query, key, value, tile):
+    top = torch.full((len(query), 1), -INF)
+    for k in key.split(tile):
+        top = max(top, (query @ k.T).amax(-1, keepdim=True))
+    return top
+
+
+def _loop(query, key, value, tile, *, early=False, never=False, total=0.0):
+    top, acc = torch.full((len(query), 1), -INF), 0.0
+    for k, v in zip(key.split(tile), value.split(tile), strict=True):
+        s = query @ k.T / math.sqrt(query.shape[-1])
+        new = torch.maximum(top, s.amax(-1, keepdim=True))
+        if early:
+            top = new
+        keep, p = (top - new).exp(), (s - new).exp()
+        total, acc = total * keep + p.sum(-1, keepdim=True), acc * keep + p @ v
+        top = top if never else new
+    return acc / total
+
+
+def loop_overwrites_top_early(query, key, value, tile):
+    return _loop(query, key, value, tile, early=True)
+
+
+def loop_keeps_the_first_top(query, key, value, tile):
+    return _loop(query, key, value, tile, never=True)
+
+
+def loop_counts_one_more(query, key, value, tile):
+    return _loop(query, key, value, tile, early=True, total=1.0)
+
+
 def test_exercise_2_2_names_each_wrong_answer():
     assert_exercise(
         lesson_02.LESSON,
@@ -184,13 +230,26 @@ def test_exercise_2_2_names_each_wrong_answer():
             "whole": [loop_whole_matrix, loop_fills_a_buffer, loop_over_queries_only, loop_library],
             "max_pair": [loop_takes_the_pair],
             "keepdim": [loop_forgets_keepdim],
+            "python_max": [loop_by_python_max],
             "no_scale": [wrong.loop_unscaled],
+            "other_scale": [
+                wrong.loop_scaled_by_head_dim,
+                wrong.loop_scaled_by_value_dim,
+                wrong.loop_scaled_by_queries,
+                wrong.loop_multiplied,
+                loop_scales_by_value_dim,
+            ],
+            "sum_axis": [wrong.loop_sums_all],
             "not_divided": [wrong.loop_not_divided],
-            "last_only": [wrong.loop_last_tile_only],
+            "last_only": [wrong.loop_last_tile_only, loop_keeps_the_first_top],
             "averaged": [wrong.loop_averages_tiles],
             "summed": [wrong.loop_sums_tiles],
             "divided_inside": [wrong.loop_divides_inside],
-            "no_rescale": [wrong.loop_without_rescaling, wrong.loop_by_own_maximum],
+            "no_rescale": [
+                wrong.loop_without_rescaling,
+                wrong.loop_by_own_maximum,
+                loop_overwrites_top_early,
+            ],
             "only_sum": [wrong.loop_rescales_sum_only],
             "only_output": [wrong.loop_rescales_output_only],
             "flipped": [wrong.loop_flipped],
@@ -199,7 +258,7 @@ def test_exercise_2_2_names_each_wrong_answer():
             "tile_top": [wrong.loop_by_tile_maximum],
             "from_zero": [wrong.loop_from_zero],
             "one_top": [wrong.loop_by_one_maximum],
-            "common.wrong_value": [loop_scales_by_value_dim],
+            "common.wrong_value": [loop_counts_one_more],
         },
         right=[loop_by_split, loop_by_lse, loop_query_by_query],
     )

@@ -102,6 +102,10 @@ def gradient_by_loop(scores, top, total, value, out, grad_out):
     return result
 
 
+def gradient_forgets_keepdim(scores, top, total, value, out, grad_out):
+    return (scores - top).exp() / total * (grad_out @ value.T - (grad_out * out).sum(-1))
+
+
 def gradient_transposed(scores, top, total, value, out, grad_out):
     return gradient_by_lse(scores, top, total, value, out, grad_out).T
 
@@ -115,6 +119,7 @@ def test_exercise_2_5_names_each_wrong_answer():
         lesson_02.LESSON,
         "2.5",
         wrong={
+            "keepdim": [gradient_forgets_keepdim],
             "no_delta": [wrong_backward.gradient_without_delta],
             "only_dp": [wrong_backward.gradient_of_weights],
             "no_weights": [wrong_backward.gradient_without_weights],
