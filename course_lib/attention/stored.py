@@ -92,11 +92,16 @@ class Dense(AttentionBias):
                 f"bias: expected a bool mask (True = may attend) or floating-point scores to add, got "
                 f"{tensor.dtype}. For a 0/1 mask use bias.bool(); for padding use KeyPadding(attention_mask)."
             )
-        self.tensor = tensor if tensor.dim() == 4 else tensor[None, None]
         self._source = tensor
         self.adds_scores = tensor.dtype != torch.bool
         self.batch_size = self.tensor.shape[0] if self.tensor.shape[0] > 1 else None
         self.per_head = self.tensor.shape[1] > 1
+
+    @property
+    def tensor(self) -> Tensor:
+        """4-D. Viewed anew each time: a kept view would lose the source's gradient, where it was made under no_grad, and
+        in a copy."""
+        return self._source if self._source.dim() == 4 else self._source[None, None]
 
     def __repr__(self) -> str:
         return f"dense bias {list(self._source.shape)} {str(self._source.dtype).removeprefix('torch.')}"

@@ -85,6 +85,26 @@ def test_a_bias_survives_a_copy_as_a_data_loader_makes(name: str, how: str) -> N
     assert torch.equal(copied.materialize(7, 7), bias.materialize(7, 7))
 
 
+@pytest.mark.parametrize("backend", ALWAYS)
+@pytest.mark.parametrize("made", ["under no_grad", "before it was a parameter", "by deepcopy", "by pickle"])
+def test_a_dense_bias_trains_however_its_sum_was_made(backend: str, made: str) -> None:
+    table = torch.zeros(7, 7, dtype=torch.float64, requires_grad=made != "before it was a parameter")
+    with torch.set_grad_enabled(made != "under no_grad"):
+        bias = Causal() + table
+    if made == "by deepcopy":
+        bias = copy.deepcopy(bias)
+    elif made == "by pickle":
+        bias = pickle.loads(pickle.dumps(bias))
+    table.requires_grad_()
+    (learnable,) = bias.learnable()
+    query, key, value = qkv(2, 7, grad=False)
+    grad_out = randn(2, 7, 3, 5, seed=1)
+    visible = matrix(causal(), 7, 7)
+    expected = attend_with_gradients(query, key, value, grad_out, visible=visible, bias=table)
+    attention(query, key, value, bias, backend=backend).backward(grad_out)
+    assert_agrees(learnable.grad, expected["bias"], "gradient of the bias")
+
+
 @pytest.mark.parametrize("name", COPIES)
 def test_a_bias_shows_what_it_is_and_no_address(name: str) -> None:
     shown = repr(COPIES[name]())
