@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# `start.py test` runs the suite a second time with this variable set: every public signature of course_lib
-# is then checked against the tensors that pass through it. The hook must be in place before course_lib loads.
+# `start.py test` runs the tests of tensor code a second time with this variable set: every signature of
+# course_lib is then checked against what passes through it. The hook must be in place before course_lib loads.
 SHAPE_CHECKS = os.environ.get("COURSE_JAXTYPING") == "1"
 if SHAPE_CHECKS:
     from jaxtyping import install_import_hook
 
-    install_import_hook("course_lib", "beartype.beartype")
+    install_import_hook("course_lib", "shape_checks.checked")
 
 # Derandomised, so that a red CI run is red again on the reader's machine; no deadline, since machines differ.
 settings.register_profile(

@@ -99,29 +99,33 @@ def test_an_unknown_step_is_named_with_those_that_exist(
     assert "lnit" in said and "lint" in said
 
 
-def test_the_shape_checking_pass_refuses_a_wrong_shape_in_the_library(tmp_path: Path) -> None:
+def test_the_shape_checking_pass_refuses_wrong_shapes_and_types_and_takes_an_int_for_a_float(
+    tmp_path: Path,
+) -> None:
     program = (
         "from jaxtyping import install_import_hook\n"
-        "install_import_hook('course_lib', 'beartype.beartype')\n"
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import sys; sys.path[:0] = sys.argv[1:]\n"
+        "install_import_hook('course_lib', 'shape_checks.checked')\n"
         "import torch\n"
-        "from course_lib.sample import double\n"
-        "double(torch.zeros(2, 3))\n"
-        "try:\n    double(torch.zeros(2))\nexcept Exception as error:\n    print(type(error).__name__)\n"
+        "from course_lib.sample import scaled\n"
+        "scaled(torch.zeros(2, 3), 2)\n"
+        "for wrong in ((torch.zeros(2), 2), (torch.zeros(2, 3), 'x')):\n"
+        "    try:\n        scaled(*wrong)\n    except Exception as error:\n        print(type(error).__name__)\n"
     )
     package = tmp_path / "course_lib"
     package.mkdir()
     (package / "__init__.py").write_text("", encoding="utf-8")
     (package / "sample.py").write_text(
         "from jaxtyping import Float\nfrom torch import Tensor\n\n"
-        'def double(x: Float[Tensor, "rows columns"]) -> Float[Tensor, "rows columns"]:\n    return x * 2\n',
+        'def scaled(x: Float[Tensor, "rows columns"], by: float) -> Float[Tensor, "rows columns"]:\n'
+        "    return x * by\n",
         encoding="utf-8",
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path)],
+        [sys.executable, "-c", program, str(tmp_path), str(ROOT / "tests")],
         cwd=tmp_path,
         capture_output=True,
         encoding="utf-8",
         timeout=120,
     )
-    assert "TypeCheckError" in done.stdout, done.stderr
+    assert done.stdout.split() == ["TypeCheckError"] * 2, done.stderr
