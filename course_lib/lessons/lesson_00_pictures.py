@@ -47,7 +47,7 @@ def _hex(sign: str) -> str:
 
 def _ladder(word: str) -> str:
     """One word on four lines, aligned by its bytes: letters, code points, bytes, tokens."""
-    left, tokenizer = 92, load_tokenizer()
+    left, tokenizer = 96, load_tokenizer()
     ids = tokenizer.encode(word)
     lines: list[tuple[str, list[tuple[object, int]], str]] = [
         (
@@ -66,7 +66,7 @@ def _ladder(word: str) -> str:
     shapes = []
     for row, (label, parts, fill) in enumerate(lines):
         y = 4 + _ROW * row
-        shapes.append(svg.text(0, y + _ROW / 2 + 2, label, size=12))
+        shapes.append(svg.text(6, y + _ROW / 2 + 2, label, size=12))
         for start, words, count in _spans(parts):
             size = 17 if row == 0 else 12
             shapes.append(_labelled(left + _BYTE * start, y, _BYTE * count - 2, words, fill=fill, size=size))
@@ -86,8 +86,13 @@ def token_figure(words: Sequence[str]) -> svg.Picture:
 
 def _box_width(piece: Piece) -> float:
     letters = sum(1 if unicodedata.category(sign)[0] not in "MC" else 0.25 for sign in piece.text)
-    ids = "+".join(map(str, piece.ids))
-    return max(10.5 * letters, 6.8 * len(ids)) + 14
+    return max(10.5 * letters, 6.8 * len(_ids(piece))) + 14
+
+
+def _ids(piece: Piece) -> str:
+    """The ids of a piece; an emoji can have thirty, of which the first and the last are enough."""
+    ids = [str(token) for token in piece.ids]
+    return "+".join(ids if len(ids) <= 4 else [ids[0], "…", ids[-1]])
 
 
 def _token_boxes(text: str, width: int = 580) -> str:
@@ -102,8 +107,7 @@ def _token_boxes(text: str, width: int = 580) -> str:
         fill = _PALE_ORANGE if len(piece.ids) > 1 else _PALE_BLUE if number % 2 == 0 else "none"
         shapes.append(svg.rectangle(x, y, wide - 3, 27, fill=fill))
         shapes.append(svg.text(x + (wide - 3) / 2, y + 19, shown, anchor="middle", size=15))
-        ids = "+".join(map(str, piece.ids))
-        shapes.append(svg.text(x + (wide - 3) / 2, y + 40, ids, anchor="middle", size=11))
+        shapes.append(svg.text(x + (wide - 3) / 2, y + 40, _ids(piece), anchor="middle", size=11))
         x += wide
     count = sum(len(piece.ids) for piece in pieces)
     return svg.picture(
@@ -169,8 +173,8 @@ def formats_figure() -> svg.Picture:
         y, exponent = 30 + 84 * row, _EXPONENT_BITS[name]
         info = torch.finfo(dtype)
         fraction = info.bits - 1 - exponent
-        left = 46
-        shapes.append(svg.text(0, y + 16, name, weight="bold"))
+        left = 50
+        shapes.append(svg.text(6, y + 16, name, weight="bold"))
         shapes.append(_bit_row(" " * info.bits, exponent, left, y))
         shapes.append(svg.text(left + 1, y - 5, "±", size=12))
         shapes.append(svg.text(left + _BIT, y - 5, _say("formats.exponent", bits=exponent), size=12))
@@ -261,7 +265,7 @@ def heads_figure(sentences: Sequence[Sequence[str]], num_heads: int, head_dim: i
     head_width = cell * head_dim + gap
     blocks = []
     for b, words in enumerate(sentences):
-        shapes = [svg.text(0, 14, f"batch {b}", weight="bold", size=12)]
+        shapes = [svg.text(4, 14, f"batch {b}", weight="bold", size=12)]
         shapes += [
             svg.text(left + head_width * h + cell * head_dim / 2, 14, f"head {h}", anchor="middle", size=12)
             for h in range(num_heads)

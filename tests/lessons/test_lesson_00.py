@@ -2,6 +2,7 @@
 right."""
 
 import math
+import re
 from fractions import Fraction
 
 import pytest
@@ -287,6 +288,13 @@ def test_the_token_explorer_counts_what_the_tokenizer_gives(text):
     assert "<b>" not in html
 
 
+@pytest.mark.parametrize("text", ["👨‍👩‍👧‍👦", "বিশ্ববিদ্যালয়গুলোর", "donaudampfschifffahrt" * 4])
+def test_every_box_of_the_token_explorer_fits_into_its_picture(text):
+    html = lesson_00.render_tokens(text)
+    boxes = re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', html)
+    assert all(float(x) + float(width) <= 580 for x, width in boxes)
+
+
 def test_the_token_explorer_asks_for_text_and_refuses_a_book():
     with pytest.raises(ValueError, match="Type a word"):
         lesson_00.render_tokens("  ")
@@ -314,6 +322,15 @@ def test_the_number_explorer_shows_the_bits_that_torch_keeps(name, number):
     assert ("Kept exactly" in html) == (float(kept) == wanted)
 
 
+@pytest.mark.parametrize("name", list(FORMATS))
+@pytest.mark.parametrize("number", ["0.1", "1001", "-3", "65504", "1e-4"])
+def test_the_formula_below_the_bits_is_the_stored_number(name, number):
+    html = lesson_00.render_number(number, name)
+    sign, times, power = re.search(r"bits are (−?)([\d.]+) × 2\^(-?\d+) = ", html).groups()
+    value = (-1 if sign else 1) * float(times) * 2 ** int(power)
+    assert value == pytest.approx(float(torch.tensor(float(number)).to(FORMATS[name])), rel=1e-4)
+
+
 def test_the_number_explorer_says_where_a_format_ends():
     assert "becomes infinity" in lesson_00.render_number("70000", "fp16")
     assert "becomes infinity" not in lesson_00.render_number("70000", "bf16")
@@ -336,6 +353,10 @@ def test_what_is_no_number_is_refused_with_an_example(typed):
 
 def test_the_formats_are_drawn_a_cell_a_bit():
     html = lesson_00.formats_figure().html
+    for dtype in FORMATS.values():
+        fraction = round(-math.log2(torch.finfo(dtype).eps))
+        assert f"fraction, {fraction}<" in html
+        assert f"exponent, {torch.finfo(dtype).bits - 1 - fraction}<" in html
     assert html.count("<rect") == 32 + 16 + 16 + 1  # and the paper
     assert "largest 65,504 · step near 1: 0.00098 · near 1,000: 0.5" in html
 
