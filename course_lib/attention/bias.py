@@ -102,8 +102,13 @@ class AttentionBias:
         return None
 
     def learnable(self) -> tuple[Tensor, ...]:
-        """The tensors of this bias that want a gradient."""
+        """The tensors of this bias that want a gradient: the same objects at every call."""
         return ()
+
+    def sources(self) -> tuple[Tensor, ...]:
+        """The tensors of the caller's that the entries are read from. A backend that reads them again in its backward
+        has autograd watch them, so that a change in between is an error and not a wrong gradient."""
+        return self.learnable()
 
     def add_gradient(
         self, into: Sequence[Tensor], grad_tile: Tensor, queries: range, keys: range, grid: Grid

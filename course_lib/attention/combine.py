@@ -99,6 +99,9 @@ class Sum(AttentionBias):
     def learnable(self) -> tuple[Tensor, ...]:
         return tuple(tensor for term in self.terms for tensor in term.learnable())
 
+    def sources(self) -> tuple[Tensor, ...]:
+        return tuple(tensor for term in self.terms for tensor in term.sources())
+
     def add_gradient(
         self, into: Sequence[Tensor], grad_tile: Tensor, queries: range, keys: range, grid: Grid
     ) -> None:
@@ -150,6 +153,9 @@ class Crop(AttentionBias):
 
     def learnable(self) -> tuple[Tensor, ...]:
         return self.whole.learnable()
+
+    def sources(self) -> tuple[Tensor, ...]:
+        return self.whole.sources()
 
     def add_gradient(
         self, into: Sequence[Tensor], grad_tile: Tensor, queries: range, keys: range, grid: Grid

@@ -190,6 +190,9 @@ class Segments(AttentionBias):
     def learnable(self) -> tuple[Tensor, ...]:
         return () if self.inner is None else self.inner.learnable()
 
+    def sources(self) -> tuple[Tensor, ...]:
+        return () if self.inner is None else self.inner.sources()
+
 
 def _columns(
     own: range | Tensor, keys: range, device: torch.device

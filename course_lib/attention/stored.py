@@ -99,8 +99,7 @@ class Dense(AttentionBias):
 
     @property
     def tensor(self) -> Tensor:
-        """4-D. Viewed anew each time: a kept view would lose the source's gradient, where it was made under no_grad, and
-        in a copy."""
+        """4-D. Viewed anew each time: a kept view, made under no_grad or copied, would give its source no gradient."""
         return self._source if self._source.dim() == 4 else self._source[None, None]
 
     def __repr__(self) -> str:
@@ -144,6 +143,9 @@ class Dense(AttentionBias):
 
     def learnable(self) -> tuple[Tensor, ...]:
         return (self._source,) if self._source.requires_grad else ()
+
+    def sources(self) -> tuple[Tensor, ...]:
+        return (self._source,)
 
     def add_gradient(
         self, into: Sequence[Tensor], grad_tile: Tensor, queries: range, keys: range, grid: Grid

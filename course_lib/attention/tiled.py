@@ -19,7 +19,7 @@ Tiles in which nothing is visible are never touched, and a bias that is zero in 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -86,13 +86,18 @@ class _TiledAttention(torch.autograd.Function):
                 total[:, :, rows.start : rows.stop],
             )
         ctx.problem = problem
-        ctx.save_for_backward(query, key, value, out, top, total, *learnable)
+        ctx.num_learnable = len(learnable)
+        # Inference tensors count no changes, so autograd cannot watch them.
+        sources = [] if bias is None else [t for t in bias.sources() if not t.is_inference()]
+        ctx.save_for_backward(query, key, value, out, top, total, *learnable, *sources)
         return out, total.log().add_(top)
 
     @staticmethod
     def backward(ctx, grad_out, grad_lse):
+        saved = ctx.saved_tensors  # refuses if any of them, the bias's sources too, has changed since
+        needed = saved[: 6 + ctx.num_learnable]
         with torch.autocast(grad_out.device.type, enabled=False):
-            return (None, None, *_TiledBackward.apply(ctx.problem, grad_out, grad_lse, *ctx.saved_tensors))
+            return (None, None, *_TiledBackward.apply(ctx.problem, grad_out, grad_lse, *needed))
 
 
 class _TiledBackward(torch.autograd.Function):
@@ -107,9 +112,7 @@ class _TiledBackward(torch.autograd.Function):
             for t in (query, key, value)
         ]
         grad_learnable = [torch.zeros_like(t, dtype=dtype) for t in learnable]
-        # A block may hold the same tensors in another order, so they are found again by who they are.
-        held = () if problem.bias is None else problem.bias.learnable()
-        grad_of = {id(t): g for t, g in zip(held, grad_learnable, strict=True)}
+        gradients_of = _gradients_by_tensor(problem.bias, grad_learnable)
         for block in innermost_blocks(problem.bias, problem.grid):
             rows, keys = block.queries, block.keys
             at = slice(rows.start, rows.stop)
@@ -129,7 +132,7 @@ class _TiledBackward(torch.autograd.Function):
                 grads[0][:, at],
                 grad_key,
                 grad_value,
-                [] if block.bias is None else [grad_of[id(t)] for t in block.bias.learnable()],
+                gradients_of(block.bias),
             )
             if isinstance(keys, Tensor):
                 grads[1].index_add_(1, keys.to(key.device), grad_key)
@@ -144,6 +147,31 @@ class _TiledBackward(torch.autograd.Function):
             "keeps nothing that could be differentiated once more. For a second derivative (a gradient penalty, a "
             "Hessian) pass backend='reference', which takes O(n²) memory."
         )
+
+
+def _gradients_by_tensor(
+    bias: AttentionBias | None, gradients: list[Tensor]
+) -> Callable[[AttentionBias | None], list[Tensor]]:
+    """Finds the gradients of a part of ``bias``. It may hold the same tensors in another order, so they are found by
+    who they are."""
+
+    def learnable(part: AttentionBias | None) -> tuple[Tensor, ...]:
+        return () if part is None else part.learnable()
+
+    held = learnable(bias)
+    gradient_of = dict(zip(map(id, held), gradients, strict=False))
+
+    def find(part: AttentionBias | None) -> list[Tensor]:
+        wanted = learnable(part)
+        if len(held) != len(gradients) or any(id(t) not in gradient_of for t in wanted):
+            raise RuntimeError(
+                f"bias: {bias!r} named other learnable tensors in the backward than in the forward. Either one was "
+                "frozen in between (requires_grad_(False): freeze after the backward), or its learnable() makes new "
+                "tensors at every call: return the same objects each time."
+            )
+        return [gradient_of[id(t)] for t in wanted]
+
+    return find
 
 
 @dataclass(frozen=True)

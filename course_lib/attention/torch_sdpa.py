@@ -151,6 +151,9 @@ def _with_blind_rows(lse: Tensor, pieces: list[_Piece]) -> Tensor:
 @torch.compiler.disable
 def _apply_on_cpu(call: Call, pieces: list[_Piece]) -> tuple[Tensor, Tensor]:
     masks = [piece.mask_tensor(call.query.dtype) for piece in pieces]
+    if call.training:
+        # Autograd saves the masks, and cannot save an inference tensor.
+        masks = [mask.clone() if mask is not None and mask.is_inference() else mask for mask in masks]
     return _FlashOnCPU.apply(pieces, masks, call.scale, call.query, call.key, call.value)
 
 
@@ -185,15 +188,17 @@ class _FlashOnCPU(torch.autograd.Function):
                         part_lse = part_lse.masked_fill(lost, float("nan"))
                 to_out[part].copy_(part_out.view(to_out[part].shape))
                 to_lse[part].copy_(part_lse.view(to_lse[part].shape))
-        ctx.pieces, ctx.masks, ctx.scale = pieces, masks, scale
+        ctx.pieces, ctx.scale = pieces, scale
         lse = lse.squeeze(-1)
-        ctx.save_for_backward(query, key, value, out, lse)
+        # A mask may be the caller's own: saved, autograd notices if it changes before the backward.
+        ctx.save_for_backward(query, key, value, out, lse, *masks)
         ctx.mark_non_differentiable(lse)
         return out, lse
 
     @staticmethod
     def backward(ctx, grad_out, _):
-        grads = _FlashOnCPUBackward.apply(ctx.pieces, ctx.masks, ctx.scale, grad_out, *ctx.saved_tensors)
+        query, key, value, out, lse, *masks = ctx.saved_tensors
+        grads = _FlashOnCPUBackward.apply(ctx.pieces, masks, ctx.scale, grad_out, query, key, value, out, lse)
         return (None, None, None, *grads)
 
 

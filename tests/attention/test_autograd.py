@@ -11,7 +11,7 @@ from course_lib.attention import Causal, KeyPadding, Segments, attention
 
 from .cases import HOLES
 from .oracle import assert_agrees, attend, attend_with_gradients, causal, matrix
-from .running import ALWAYS, BACKENDS, may_decline, qkv, randn
+from .running import ALWAYS, BACKENDS, check, may_decline, qkv, randn
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -96,6 +96,50 @@ def test_changing_an_input_in_place_before_the_backward_is_noticed_or_harmless(b
         assert "modified by an inplace operation" in str(error)
         return
     assert_agrees(gradient, expected["query"], "gradient of query")
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", [torch.bool, torch.float64])
+@pytest.mark.parametrize("around", ["alone", "in a sum", "in a sum of segments", "within segments"])
+def test_changing_a_mask_in_place_before_the_backward_is_noticed_or_harmless(
+    backend: str, dtype: torch.dtype, around: str
+) -> None:
+    """One buffer for the masks of two forwards, and then their backwards."""
+    mask = torch.ones(6, 6, dtype=dtype)
+    query, key, value = qkv(2, 6, head_dim=8)
+    bias = {
+        "alone": lambda: mask,
+        "in a sum": lambda: Causal() + mask,
+        "in a sum of segments": lambda: mask + Segments([2, 4]),
+        "within segments": lambda: Segments([6], inner=mask),
+    }[around]()
+    may_decline(backend, query, key, value, bias)
+    out = attention(query, key, value, bias, backend=backend)
+    expected = torch.autograd.grad(out.sum(), [query, key, value], retain_graph=True)
+    mask[:, 1:] = 0 if dtype == torch.bool else -torch.inf
+    try:
+        found = torch.autograd.grad(out.sum(), [query, key, value])
+    except RuntimeError as error:
+        assert "modified by an inplace operation" in str(error)
+        return
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_mask_made_in_inference_mode_serves_training(backend: str) -> None:
+    with torch.inference_mode():
+        mask = matrix(causal(), 6, 6).double().log()
+    check(backend, *qkv(2, 6, head_dim=8), mask, visible=matrix(causal(), 6, 6))
+
+
+def test_a_bias_frozen_between_forward_and_backward_is_told_apart() -> None:
+    table = torch.zeros(6, 6, dtype=torch.float64, requires_grad=True)
+    query, key, value = qkv(2, 6)
+    out = attention(query, key, value, Causal() + table, backend="tiled")
+    table.requires_grad_(False)
+    with pytest.raises(RuntimeError, match="frozen"):
+        out.sum().backward()
 
 
 @pytest.mark.parametrize("use_reentrant", [False, True])
