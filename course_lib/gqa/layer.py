@@ -1,0 +1,159 @@
+"""Grouped-query attention, and the cache that it makes small (lesson 04).
+
+When a model writes, it reads the keys and values of everything before the new token again. With fewer key and value
+heads than query heads there is less to keep and less to read: a group of query heads shares one (Ainslie et al.
+2023, "GQA"; with one kv head for all, Shazeer 2019, multi-query attention). Keys and values are never repeated for
+the heads of a group: ``attention()`` turns the group into further rows of its kv head.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from course_lib.attention import KeyPadding, attention
+
+from .cache import KVCache
+from .sizes import check_groups, check_sizes
+
+Rotary = tuple[Tensor, Tensor] | Callable[[Tensor], Tensor]
+
+
+class GroupedQueryAttention(nn.Module):
+    """Attention with ``num_heads`` query heads and ``num_kv_heads`` key and value heads, projections included.
+
+    Query head h uses kv head ``h // (num_heads // num_kv_heads)``. As many kv heads as heads is multi-head attention,
+    one is multi-query attention. The parameters are named as in Llama (``q_proj``, ``k_proj``, ``v_proj``,
+    ``o_proj``), so state dicts go over. ``head_dim`` is ``dim // num_heads`` unless given; ``bias`` gives all four
+    projections one.
+    """
+
+    def __init__(
+        self, dim: int, num_heads: int, num_kv_heads: int, *, head_dim: int | None = None, bias: bool = False
+    ) -> None:
+        super().__init__()
+        check_sizes(dim=dim, num_heads=num_heads, num_kv_heads=num_kv_heads)
+        check_groups(num_heads, num_kv_heads)
+        if head_dim is None:
+            if dim % num_heads:
+                raise ValueError(
+                    f"dim: expected a multiple of num_heads = {num_heads}, got {dim}. Pass head_dim=... for heads "
+                    "that together are not as wide as the model."
+                )
+            head_dim = dim // num_heads
+        check_sizes(head_dim=head_dim)
+        self.dim, self.num_heads, self.num_kv_heads, self.head_dim = dim, num_heads, num_kv_heads, head_dim
+        self.q_proj = nn.Linear(dim, num_heads * head_dim, bias=bias)
+        self.k_proj = nn.Linear(dim, num_kv_heads * head_dim, bias=bias)
+        self.v_proj = nn.Linear(dim, num_kv_heads * head_dim, bias=bias)
+        self.o_proj = nn.Linear(num_heads * head_dim, dim, bias=bias)
+
+    def extra_repr(self) -> str:
+        return f"num_heads={self.num_heads}, num_kv_heads={self.num_kv_heads}, head_dim={self.head_dim}"
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch length dim"],
+        bias: Any = None,
+        cache: KVCache | None = None,
+        rotary: Rotary | None = None,
+        *,
+        attention_mask: Tensor | None = None,
+    ) -> Float[Tensor, "batch length dim"]:
+        """What each token of ``x`` [batch, length, dim] gathers from the others: [batch, length, dim].
+
+        ``bias`` says what may attend to what, as in ``attention()``: without one and without a cache every token sees
+        every other, so a language model passes ``Causal()``. With a ``cache``, the tokens of ``x`` follow those it
+        holds and are appended to it; each sees what the cache holds up to its own place, and ``bias``, over these
+        queries and the cache's keys, comes on top: None suffices for a language model.
+
+        ``rotary`` turns queries and keys by their positions before they meet: the pair (cos, sin), each [batch or 1,
+        length, head_dim] or [length, head_dim], as Llama uses it (the first half of a head's numbers against the
+        second), or a function of a tensor [batch, length, heads, head_dim] that returns it turned.
+
+        ``attention_mask`` [batch, length] marks the real tokens of ``x`` with 1 and padding, on either side, with 0:
+        padding is seen by no token and takes no room in the cache. Its own rows of the output mean nothing.
+        """
+        if not isinstance(x, Tensor):
+            raise TypeError(f"x: expected a tensor [batch, length, {self.dim}], got {type(x).__name__}.")
+        if x.dim() != 3 or x.shape[-1] != self.dim:
+            raise ValueError(
+                f"x: expected [batch, length, dim = {self.dim}], got shape {list(x.shape)}. A single sequence needs "
+                "x[None]."
+            )
+        if cache is not None and not isinstance(cache, KVCache):
+            raise TypeError(
+                f"cache: expected a KVCache, got {type(cache).__name__}. Every layer has a cache of its own: pass the "
+                "one of this layer."
+            )
+        query = self.q_proj(x).unflatten(-1, (self.num_heads, self.head_dim))
+        key = self.k_proj(x).unflatten(-1, (self.num_kv_heads, self.head_dim))
+        value = self.v_proj(x).unflatten(-1, (self.num_kv_heads, self.head_dim))
+        if rotary is not None:
+            turn = rotary if callable(rotary) else _half_rotation(rotary, query)
+            query, key = turn(query), turn(key)
+        hidden = None
+        if cache is not None:
+            key, value, hidden = cache.append(key, value, attention_mask)
+        elif attention_mask is not None:
+            hidden = KeyPadding(attention_mask)
+        if hidden is not None:
+            bias = hidden + bias
+        return self.o_proj(attention(query, key, value, bias).flatten(2))
+
+
+def mean_pool_kv_heads(
+    weight: Float[Tensor, "rows *dim"], num_heads: int, num_kv_heads: int
+) -> Float[Tensor, "pooled_rows *dim"]:
+    """A key or value projection with ``num_kv_heads`` heads out of one with ``num_heads``: the mean of each group.
+
+    ``weight`` [num_heads * head_dim, dim], as ``nn.Linear`` holds it, becomes [num_kv_heads * head_dim, dim]; a bias
+    vector [num_heads * head_dim] becomes [num_kv_heads * head_dim]. Averaging beats keeping the first head of a group
+    as a start for re-training (Ainslie et al. 2023, section 2.1).
+    """
+    check_sizes(num_heads=num_heads, num_kv_heads=num_kv_heads)
+    check_groups(num_heads, num_kv_heads)
+    if not isinstance(weight, Tensor):
+        raise TypeError(
+            f"weight: expected a tensor [num_heads * head_dim, dim], got {type(weight).__name__}. Pass the weight of "
+            "the projection, such as k_proj.weight."
+        )
+    if weight.dim() not in (1, 2) or weight.shape[0] % num_heads or not weight.shape[0]:
+        raise ValueError(
+            f"weight: expected [num_heads * head_dim, dim] with num_heads = {num_heads}, got shape "
+            f"{list(weight.shape)}. nn.Linear holds a weight as [out, in]; the heads are its rows."
+        )
+    head_dim = weight.shape[0] // num_heads
+    groups = weight.unflatten(0, (num_kv_heads, num_heads // num_kv_heads, head_dim))
+    return groups.mean(1).flatten(0, 1)
+
+
+def _half_rotation(rotary: Any, query: Tensor) -> Callable[[Tensor], Tensor]:
+    """Rotary positions as Llama turns them (Su et al. 2021; number i of a head pairs with i + head_dim / 2)."""
+    batch, length, _, head_dim = query.shape
+    if head_dim % 2:
+        raise ValueError(f"rotary: expected an even head_dim, whose halves form pairs, got {head_dim}.")
+    pair = isinstance(rotary, (tuple, list)) and len(rotary) == 2
+    if not pair or not all(isinstance(part, Tensor) for part in rotary):
+        raise TypeError(
+            "rotary: expected the pair of tensors (cos, sin) or a function of a tensor [batch, length, heads, "
+            f"head_dim], got {type(rotary).__name__}."
+        )
+    for name, part in zip(("cos", "sin"), rotary, strict=True):
+        if list(part.shape) not in ([length, head_dim], [1, length, head_dim], [batch, length, head_dim]):
+            raise ValueError(
+                f"rotary: expected {name} of shape [batch or 1, length, head_dim] = {[batch, length, head_dim]} or "
+                f"{[length, head_dim]}, got {list(part.shape)}. Its rows are the positions of the tokens in x; behind "
+                "a cache they begin where it ends."
+            )
+    cos, sin = (part.unsqueeze(-2).to(query.dtype) for part in rotary)
+
+    def turn(tensor: Tensor) -> Tensor:
+        first, second = tensor.chunk(2, dim=-1)
+        return tensor * cos + torch.cat((-second, first), dim=-1) * sin
+
+    return turn

@@ -1,0 +1,40 @@
+"""The sizes that heads and caches are made of: what fits, and what it costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+def check_sizes(at_least: int = 1, **sizes: Any) -> None:
+    """Raise TypeError or ValueError that names the first size which is no whole number, or too small."""
+    for name, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, int):
+            raise TypeError(f"{name}: expected a whole number, got {type(size).__name__} {size!r}.")
+        if size < at_least:
+            raise ValueError(f"{name}: expected a whole number of at least {at_least}, got {size}.")
+
+
+def check_groups(num_heads: int, num_kv_heads: int) -> None:
+    """Raise ValueError if the query heads cannot share the kv heads evenly."""
+    if num_heads % num_kv_heads:
+        divisors = ", ".join(str(n) for n in range(1, num_heads + 1) if num_heads % n == 0)
+        raise ValueError(
+            f"num_kv_heads: expected a divisor of num_heads = {num_heads} ({divisors}), got {num_kv_heads}. Each kv "
+            "head serves the same number of query heads."
+        )
+
+
+def kv_cache_bytes(
+    *, batch: int, length: int, num_layers: int, num_kv_heads: int, head_dim: int, dtype: torch.dtype
+) -> int:
+    """Bytes of the keys and values of ``length`` tokens of ``batch`` sequences, over all layers.
+
+    ``2 * batch * length * num_layers * num_kv_heads * head_dim`` numbers, the 2 for keys and values.
+    """
+    check_sizes(num_layers=num_layers, num_kv_heads=num_kv_heads, head_dim=head_dim)
+    check_sizes(at_least=0, batch=batch, length=length)
+    if not isinstance(dtype, torch.dtype):
+        raise TypeError(f"dtype: expected a torch.dtype such as torch.float16, got {dtype!r}.")
+    return 2 * batch * length * num_layers * num_kv_heads * head_dim * dtype.itemsize

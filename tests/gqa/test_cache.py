@@ -1,0 +1,253 @@
+"""The cache: whatever comes in whatever pieces, each sequence attends as if it had been read alone and at once."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from course_lib.attention import Causal
+from course_lib.gqa import CausalAt, GroupedQueryAttention, KVCache, kv_cache_bytes
+
+from .oracle import attend_alone, layer, randn, rotary_pair
+
+
+def padded(chunks: list[Tensor], side: str, extra: int = 0) -> tuple[Tensor, Tensor]:
+    """([batch, longest + extra, dim], attention mask); the padding is NaN, which must reach nothing."""
+    width = max(map(len, chunks)) + extra
+    x = torch.full((len(chunks), width, chunks[0].shape[-1]), float("nan"), dtype=torch.float64)
+    real = torch.zeros(len(chunks), width, dtype=torch.int64)
+    for i, chunk in enumerate(chunks):
+        at = slice(width - len(chunk), width) if side == "left" else slice(0, len(chunk))
+        x[i, at], real[i, at] = chunk, 1
+    return x, real
+
+
+def read(gqa: GroupedQueryAttention, cache: KVCache, x: Tensor, real: Tensor | None = None) -> Tensor:
+    ones = torch.ones(x.shape[:2], dtype=torch.bool)
+    positions = cache.next_positions(ones if real is None else real)
+    with torch.no_grad():
+        return gqa(x, cache=cache, rotary=rotary_pair(positions, gqa.head_dim), attention_mask=real)
+
+
+def assert_close(got: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("chunks", [[1] * 9, [9], [4, 1, 1, 3], [1, 0, 8]])
+@pytest.mark.parametrize("block_size", [1, 4, 256])
+def test_reading_in_pieces_equals_reading_at_once(chunks: list[int], block_size: int) -> None:
+    gqa, x, cache = layer(), randn(2, 9, 12), KVCache(block_size=block_size)
+    got = torch.cat([read(gqa, cache, part) for part in x.split(chunks, dim=1)], dim=1)
+    assert_close(got, torch.stack([attend_alone(gqa, row, rotary=True) for row in x]))
+    assert cache.lengths.tolist() == [9, 9]
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("extra", [0, 2])
+def test_decoding_after_a_padded_prompt_equals_each_sequence_alone(side: str, extra: int) -> None:
+    gqa, cache = layer(), KVCache(block_size=4)
+    rows = [randn(n + 5, 12, seed=n) for n in (3, 7, 1, 5)]
+    prompts = [row[:-5] for row in rows]
+    x, real = padded(prompts, side, extra)
+    out = read(gqa, cache, x, real)
+    expected = [attend_alone(gqa, row, rotary=True) for row in rows]
+    for i, prompt in enumerate(prompts):
+        assert_close(out[i, real[i].bool()], expected[i][: len(prompt)])
+    assert cache.lengths.tolist() == [3, 7, 1, 5]
+    for step in range(5):
+        token = torch.stack([row[len(row) - 5 + step] for row in rows])[:, None]
+        assert_close(read(gqa, cache, token)[:, 0], torch.stack([e[len(e) - 5 + step] for e in expected]))
+
+
+COUNTS = st.integers(1, 3).flatmap(
+    lambda batch: st.lists(
+        st.lists(st.integers(0, 4), min_size=batch, max_size=batch), min_size=1, max_size=5
+    )
+)
+
+
+@given(COUNTS, st.sampled_from(["left", "right"]), st.integers(1, 5))
+def test_ragged_pieces_equal_each_sequence_alone(counts: list[list[int]], side: str, block_size: int) -> None:
+    """In every piece, every sequence grows by a number of its own."""
+    gqa, cache, batch = layer(), KVCache(block_size=block_size), len(counts[0])
+    rows = [randn(sum(piece[i] for piece in counts), 12, seed=i) for i in range(batch)]
+    expected = [attend_alone(gqa, row, rotary=True) for row in rows]
+    done = [0] * batch
+    for piece in counts:
+        x, real = padded([row[d : d + n] for row, d, n in zip(rows, done, piece, strict=True)], side, extra=1)
+        out = read(gqa, cache, x, real)
+        for i, n in enumerate(piece):
+            assert_close(out[i, real[i].bool()], expected[i][done[i] : done[i] + n])
+            done[i] += n
+    assert cache.lengths.tolist() == done
+
+
+def test_padding_between_tokens_takes_no_room() -> None:
+    gqa, cache, x = layer(), KVCache(), randn(1, 5, 12)
+    real = torch.tensor([[1, 0, 1, 0, 1]])
+    out = read(gqa, cache, x, real)
+    assert cache.lengths.tolist() == [3]
+    assert_close(out[0, ::2], attend_alone(gqa, x[0, ::2], rotary=True))
+
+
+@given(st.lists(st.integers(0, 6), min_size=3, max_size=3), st.integers(0, 3))
+def test_what_is_appended_after_a_truncation_continues_the_shortened_sequences(
+    keep: list[int], new: int
+) -> None:
+    gqa, cache, x = layer(), KVCache(block_size=4), randn(3, 6, 12)
+    read(gqa, cache, x)
+    cache.truncate(keep)
+    assert cache.lengths.tolist() == keep
+    more = randn(3, new, 12, seed=1)
+    out = read(gqa, cache, more)
+    for i, n in enumerate(keep):
+        assert_close(out[i], attend_alone(gqa, torch.cat((x[i, :n], more[i])), rotary=True)[n:])
+
+
+def test_truncating_to_one_number_shortens_what_is_longer() -> None:
+    cache = KVCache()
+    x, real = padded([randn(5, 12), randn(2, 12)], "left")
+    read(layer(), cache, x, real)
+    cache.truncate(3)
+    assert cache.lengths.tolist() == [3, 2]
+    cache.truncate(0)
+    assert cache.lengths.tolist() == [0, 0]
+
+
+def test_forgotten_nan_reaches_nothing() -> None:
+    gqa, cache, x = layer(), KVCache(), randn(2, 6, 12)
+    spoiled = x.clone()
+    spoiled[0, 4:] = float("nan")
+    read(gqa, cache, spoiled)
+    cache.truncate([4, 6])
+    out = read(gqa, cache, x[:, 4:5])
+    assert_close(out[0, 0], attend_alone(gqa, x[0, :5], rotary=True)[4])
+    assert out.isfinite().all()
+
+
+@pytest.mark.parametrize("indices", [[1, 0, 2], [2, 2, 0], [1], [0, 0, 1, 1, 2, 2], []])
+def test_reordered_sequences_go_on_from_what_they_had_read(indices: list[int]) -> None:
+    """Beam search: beams change places, die, and fork."""
+    gqa, cache = layer(), KVCache(block_size=4)
+    rows = [randn(n, 12, seed=n) for n in (4, 2, 6)]
+    read(gqa, cache, *padded(rows, "right"))
+    cache.reorder(torch.tensor(indices, dtype=torch.int64))
+    assert cache.lengths.tolist() == [len(rows[i]) for i in indices]
+    more = randn(len(indices), 3, 12, seed=9)
+    out = read(gqa, cache, more)
+    for got, i, new in zip(out, indices, more, strict=True):
+        assert_close(got, attend_alone(gqa, torch.cat((rows[i], new)), rotary=True)[-3:])
+
+
+def test_a_fork_does_not_write_into_its_sister() -> None:
+    gqa, cache, x = layer(), KVCache(), randn(1, 4, 12)
+    read(gqa, cache, x)
+    cache.reorder([0, 0])
+    more = randn(2, 2, 12, seed=1)
+    out = read(gqa, cache, more)
+    for got, new in zip(out, more, strict=True):
+        assert_close(got, attend_alone(gqa, torch.cat((x[0], new)), rotary=True)[-2:])
+
+
+@pytest.mark.parametrize("ragged", [False, True])
+def test_gradients_flow_through_every_append(ragged: bool) -> None:
+    gqa, cache, x = layer(), KVCache(block_size=2), randn(1, 7, 12).requires_grad_()
+    weight = randn(1, 7, 12, seed=1)
+    outs = []
+    for start, stop in ((0, 3), (3, 4), (4, 7)):
+        piece = x[:, start:stop]
+        mask = None
+        if ragged:
+            piece, mask = (
+                torch.cat((torch.zeros_like(piece[:, :1]), piece), 1),
+                torch.ones(1, stop - start + 1),
+            )
+            mask[0, 0] = 0
+        outs.append(gqa(piece, cache=cache, attention_mask=mask)[:, -(stop - start) :])
+    out = torch.cat(outs, 1)
+    expected = attend_alone(gqa, x[0])[None]
+    assert_close(out, expected)
+    leaves = [x, *gqa.parameters()]
+    found = torch.autograd.grad((out * weight).sum(), leaves)
+    wanted = torch.autograd.grad((expected * weight).sum(), leaves)
+    for got, want in zip(found, wanted, strict=True):
+        assert_close(got, want)
+
+
+def test_without_autograd_tokens_are_written_in_place_and_read_as_views() -> None:
+    cache, key = KVCache(block_size=8), randn(2, 1, 2, 4)
+    places = set()
+    for _ in range(8):
+        keys, values, _ = cache.append(key, key)
+        places.add((keys.data_ptr(), values.data_ptr()))
+    assert len(places) == 1
+    cache.append(key, key)
+    assert cache.nbytes == kv_cache_bytes(
+        batch=2, length=16, num_layers=1, num_kv_heads=2, head_dim=4, dtype=torch.float64
+    )
+
+
+def test_a_cache_with_a_maximum_takes_its_memory_once() -> None:
+    cache = KVCache(max_length=5)
+    places = {cache.append(randn(1, n, 2, 4), randn(1, n, 2, 4))[0].data_ptr() for n in (1, 3, 1)}
+    assert len(places) == 1
+    assert cache.nbytes == 2 * 5 * 2 * 4 * 8
+
+
+def test_grouped_heads_are_stored_as_they_came() -> None:
+    """Four kv heads instead of 32: an eighth of the memory, and no copy for the query heads."""
+    caches = {}
+    for kv_heads in (32, 4):
+        gqa, caches[kv_heads] = layer(64, 32, kv_heads), KVCache()
+        with torch.no_grad():
+            gqa(randn(1, 3, 64), cache=caches[kv_heads])
+    assert caches[32].nbytes == 8 * caches[4].nbytes
+
+
+def test_append_returns_what_it_holds() -> None:
+    cache = KVCache()
+    first, second = (randn(2, 3, 2, 4, seed=s) for s in (0, 1))
+    cache.append(first, first + 1)
+    keys, values, bias = cache.append(second, second + 1)
+    assert torch.equal(keys, torch.cat((first, second), 1)) and torch.equal(values, keys + 1)
+    assert torch.equal(bias.materialize(3, 6), Causal("bottom-right").materialize(3, 6))
+
+
+def test_values_may_be_wider_than_keys() -> None:
+    keys, values, _ = KVCache().append(randn(1, 3, 2, 4), randn(1, 3, 2, 6))
+    assert keys.shape == (1, 3, 2, 4) and values.shape == (1, 3, 2, 6)
+
+
+def test_positions_go_on_where_each_sequence_ends() -> None:
+    cache = KVCache()
+    real = torch.tensor([[0, 1, 1], [1, 1, 1]])
+    assert cache.next_positions(real).tolist() == [[0, 0, 1], [0, 1, 2]]
+    cache.append(randn(2, 3, 2, 4), randn(2, 3, 2, 4), real)
+    assert cache.next_positions(torch.ones(2, 2)).tolist() == [[2, 3], [3, 4]]
+
+
+def test_no_query_stands_beyond_its_bottom_right_place() -> None:
+    """So a bias of distances from there (ALiBi) is off by one number a row, which the softmax does not feel."""
+    cache = KVCache()
+    for counts in ((5, 2), (1, 3), (0, 2), (2, 2)):
+        x, real = padded([randn(n, 8) for n in counts], "right", extra=1)
+        key = x.unflatten(-1, (2, 4)).nan_to_num()
+        keys, _, bias = cache.append(key, key, real)
+        assert isinstance(bias, CausalAt)
+        place = torch.arange(x.shape[1]) + keys.shape[1] - x.shape[1]
+        assert (bias.positions <= place).all()
+
+
+def test_the_sizes_of_published_caches() -> None:
+    """OPT-175B keeps 4.5 MiB a token in half precision, Llama-2-70B with 8 kv heads 320 KiB."""
+    opt = kv_cache_bytes(batch=1, length=1, num_layers=96, num_kv_heads=96, head_dim=128, dtype=torch.float16)
+    llama = kv_cache_bytes(
+        batch=1, length=1, num_layers=80, num_kv_heads=8, head_dim=128, dtype=torch.bfloat16
+    )
+    assert (opt, llama) == (4_718_592, 327_680)
+    assert (
+        kv_cache_bytes(batch=0, length=9, num_layers=1, num_kv_heads=1, head_dim=1, dtype=torch.float32) == 0
+    )
