@@ -6,8 +6,8 @@ take O(n²) memory. So a bias here is not a tensor but an object that makes any 
 that can say of a tile, without making it, that nothing in it is visible or that nothing in it is masked.
 
 Backends ask a bias only the questions below, never which class it is. To write your own, subclass
-:class:`AttentionBias` and define :meth:`~AttentionBias.tile`; everything else has a correct default, and each
-further answer only makes attention faster.
+:class:`AttentionBias` and define :meth:`~AttentionBias.tile`, and :meth:`~AttentionBias.learnable` if it trains;
+everything else has a correct default, and each further answer only makes attention faster.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class Block:
 
 
 class AttentionBias:
-    """Base of every bias. Define ``tile``; the other methods are what a backend may ask to go faster.
+    """Base of every bias. Define ``tile``, and ``learnable`` if it trains; the other methods are what a backend may
+    ask to go faster.
 
     ``queries`` and ``keys`` are ranges of step 1 inside the grid. Biases add: ``a + b`` masks what either masks
     and adds the scores of both; dense tensors and xFormers' bias objects may stand on either side.

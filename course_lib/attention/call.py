@@ -73,6 +73,7 @@ class Call:
         call = cls(query, key, value, own, _check_scale(scale, head_dim), return_lse, wanted)
         if own is not None:
             own.check(call.grid)
+            _check_learnable(own, call.grid)
         return call
 
 
@@ -168,6 +169,19 @@ def _check_scale(scale: Any, head_dim: int) -> float:
     if not math.isfinite(scale):
         raise ValueError(f"scale: expected a finite number or None (1/sqrt(head_dim)), got {scale!r}.")
     return float(scale)
+
+
+def _check_learnable(bias: AttentionBias, grid: Grid) -> None:
+    """A bias that trains says so. Backends that make tiles outside of autograd would drop its gradient in silence."""
+    asked = torch.is_grad_enabled() and not torch.compiler.is_compiling() and grid.q_len and grid.k_len
+    # A band has nothing to train, and it is what most calls carry.
+    if not asked or bias.learnable() or bias.as_band(grid) is not None:
+        return
+    if bias.tile(range(1), range(1), grid).requires_grad:
+        raise ValueError(
+            f"bias: {bias!r} makes entries that want a gradient, but its learnable() names no tensor. Return there the "
+            "tensors that its tile() reads and that are to be trained, or detach() what tile() returns."
+        )
 
 
 def innermost_blocks(bias: AttentionBias | None, grid: Grid) -> list[Block]:

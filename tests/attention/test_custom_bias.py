@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 import torch
@@ -54,6 +54,13 @@ class LearnedDistance(AttentionBias):
         i = torch.arange(queries.start, queries.stop)[:, None]
         j = torch.arange(keys.start, keys.stop)[None]
         return self.table[(i - j).abs()].to(grid.dtype)
+
+
+class ForgetsToSay(LearnedDistance):
+    """Trains, and does not name what."""
+
+    def learnable(self) -> tuple[Tensor, ...]:
+        return ()
 
 
 class Nowhere(AttentionBias):
@@ -173,3 +180,17 @@ def test_a_bias_that_defines_no_tile_says_what_is_missing() -> None:
     query, key, value = qkv(1, 4, grad=False)
     with pytest.raises(NotImplementedError, match=r"Nowhere.*tile"):
         attention(query, key, value, Nowhere(), backend="tiled")
+
+
+@pytest.mark.error_messages
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("wrap", [lambda b: b, lambda b: b + Causal(), lambda b: Segments([4], inner=b)])
+def test_a_bias_that_trains_and_names_no_tensor_loses_no_gradient_in_silence(
+    backend: str, wrap: Callable[[AttentionBias], AttentionBias]
+) -> None:
+    bias = wrap(ForgetsToSay(randn(4, seed=3, grad=True)))
+    query, key, value = qkv(1, 4, grad=False)
+    with pytest.raises(ValueError, match=r"ForgetsToSay.*learnable\(\)"):
+        attention(query, key, value, bias, backend=backend)
+    with torch.no_grad():
+        attention(query, key, value, bias, backend="auto")
