@@ -364,7 +364,11 @@ def _backward_block(
             do, delta = do / total, delta / total
             # A row that sees nothing has weights exp(-inf - inf) = 0, not exp(-inf - -inf) = NaN.
             top = _rows(tops, run, queries, groups)
-            top = top.masked_fill(top == NEG_INF, -NEG_INF)
+            if problem.bias is not None:
+                blind = top == NEG_INF
+                top = top.masked_fill(blind, -NEG_INF)
+                # Nor does anything reach it from above: 0 * NaN is NaN.
+                do, delta = do.masked_fill(blind, 0), delta.masked_fill(blind, 0)
             clean_q, dq = clean(q), torch.zeros_like(q)
             for keys in _tiles(problem.visible(queries), column_count):
                 k = _heads_first(key, run, keys, 1, dtype)

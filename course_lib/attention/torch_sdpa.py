@@ -144,8 +144,13 @@ def _with_blind_rows(lse: Tensor, pieces: list[_Piece]) -> Tensor:
         mask = piece.mask_tensor(lse.dtype)
         if mask is not None:
             rows = slice(piece.queries.start, piece.queries.stop)
-            lse[:, :, rows] = lse[:, :, rows].masked_fill((mask == NEG_INF).all(-1), NEG_INF)
+            lse[:, :, rows] = lse[:, :, rows].masked_fill(_blind(mask), NEG_INF)
     return lse
+
+
+def _blind(mask: Tensor) -> Tensor:
+    """[batch or 1, heads or 1, q_len or 1]: rows of a mask that see nothing."""
+    return (mask == NEG_INF).all(-1)
 
 
 @torch.compiler.disable
@@ -219,7 +224,12 @@ class _FlashOnCPUBackward(torch.autograd.Function):
             k, v = (take_keys(t, piece.keys).transpose(1, 2) for t in (key, value))
             split = _Split(groups, piece.causal, mask, k.shape[2])
             to_query = split.by_kv_head(grad_query[:, rows].transpose(1, 2), copy=False)
-            by_part = [split.by_kv_head(t[:, rows].transpose(1, 2)) for t in (grad_out, query, out)]
+            from_above, q_rows, out_rows = (t[:, rows].transpose(1, 2) for t in (grad_out, query, out))
+            # A row that sees nothing has weights of 0, and 0 * NaN is NaN. The kernel says by an lse of 0 that there may
+            # be one, which is cheaper to ask than the mask.
+            if mask is not None and (lse[:, :, rows] == 0).any():
+                from_above = from_above.masked_fill(_blind(mask)[..., None], 0)
+            by_part = [split.by_kv_head(t) for t in (from_above, q_rows, out_rows)]
             for part, (do, q, o) in enumerate(zip(*by_part, strict=True)):
                 dq, dk, dv = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
                     do,

@@ -191,3 +191,31 @@ def test_gradients_survive_a_saturated_softmax(backend: str) -> None:
     found = torch.autograd.grad(out, [query, key, value], grad_out)
     for name, gradient in zip(("query", "key", "value"), found, strict=True):
         torch.testing.assert_close(gradient, expected[name], rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    ("bias", "q_len", "k_len", "empty"), [c[1:] for c in EMPTY_ROWS], ids=[c[0] for c in EMPTY_ROWS]
+)
+def test_a_nan_gradient_from_above_stops_at_a_fully_masked_row(
+    backend: str, bias: object, q_len: int, k_len: int, empty: list[int]
+) -> None:
+    """As a norm of the zeros gives it: the row has no part in any gradient."""
+    query, key, value = qkv(2, q_len, k_len, heads=2, kv_heads=1)
+    grad_out = randn(2, q_len, 2, 5, seed=3)
+    expected = attention(query, key, value, bias, backend="reference")
+    expected = torch.autograd.grad(expected, [query, key, value], grad_out)
+    out = run(backend, query, key, value, bias)
+    grad_out[:, empty] = torch.nan
+    for got, wanted in zip(torch.autograd.grad(out, [query, key, value], grad_out), expected, strict=True):
+        torch.testing.assert_close(got, wanted)
+
+
+@pytest.mark.parametrize("backend", ALWAYS)
+def test_a_nan_gradient_of_its_lse_stops_there_too(backend: str) -> None:
+    query, key, value = qkv(2, 6, 4)
+    _, lse = attention(query, key, value, Causal("bottom-right"), backend=backend, return_lse=True)
+    grad_lse = torch.ones_like(lse)
+    grad_lse[:, :, :2] = torch.nan
+    for got in torch.autograd.grad(lse, [query, key], grad_lse):
+        assert got.isfinite().all()
