@@ -332,4 +332,4 @@ def memory_figure(
         figures.label_end(axes, lengths, tiled, "tiled", figures.VERMILION)
         figures.bytes_axis(axes.yaxis)
     figures.digest("tokens", lengths)
-    figures.digest("reference, predicted, MiB", [n / 2**20 for n in predicted])
+    figures.digest("reference, predicted, MiB", [n / 2**20 for n in predicted], digits=4)
