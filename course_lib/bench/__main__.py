@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     from . import attention
 
     report = attention.run(device=options.device, quick=options.quick, progress=_progress)
-    print(file=sys.stderr)
+    _progress_is_over()
     report.print_table()
     if options.json:
         report.write_json(options.json)
@@ -50,7 +50,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _progress(name: str, done: int, of: int) -> None:
-    print(f"\r{name}: {done}/{of}".ljust(70), end="", file=sys.stderr, flush=True)
+    if sys.stderr.isatty():
+        print(f"\r{name}: {done}/{of}".ljust(70), end="", file=sys.stderr, flush=True)
+
+
+def _progress_is_over() -> None:
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+WIDTH_OF_A_LOG = 120  # in characters: a pipe has no width of its own
+
 _COMPARE: dict[str, Callable[[float, float], bool]] = {"<=": operator.le, ">=": operator.ge}
 
 
@@ -89,6 +91,8 @@ class Report:
         for row in self.rows:
             raw.add_row(*(_cell(row.get(key)) for key in keys))
         console = Console()
+        if not console.is_terminal:
+            console.width = WIDTH_OF_A_LOG
         console.print(raw)
         if self.claims:
             console.print(table)

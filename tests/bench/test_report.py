@@ -75,9 +75,8 @@ def test_the_machine_is_described_by_versions_features_and_threads() -> None:
 
 
 def test_the_table_shows_each_claim_with_its_verdict(
-    report: Report, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    report: Report, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "140")
     report.claim("packed.speedup", 2.0, ">= 3")
     report.print_table()
     lines = capsys.readouterr().out.splitlines()
