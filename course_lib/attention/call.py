@@ -173,7 +173,7 @@ def _check_scale(scale: Any, head_dim: int) -> float:
 
 def _check_learnable(bias: AttentionBias, grid: Grid) -> None:
     """A bias that trains says so. Backends that make tiles outside of autograd would drop its gradient in silence."""
-    asked = torch.is_grad_enabled() and not torch.compiler.is_compiling() and grid.q_len and grid.k_len
+    asked = torch.is_grad_enabled() and grid.q_len and grid.k_len
     # A band has nothing to train, and it is what most calls carry.
     if not asked or bias.learnable() or bias.as_band(grid) is not None:
         return

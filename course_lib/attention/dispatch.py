@@ -43,6 +43,14 @@ def attention(
     ``backend`` is ``"auto"`` (the first of ``available_backends`` that can run this call exactly) or the name of
     one. Raises ValueError or TypeError that names the argument, what was expected, what came and what to do.
     """
+    out, lse = _attend(query, key, value, bias, scale, backend, return_lse)
+    return (out, lse) if return_lse else out
+
+
+@torch.compiler.disable
+def _attend(query, key, value, bias, scale, backend, return_lse) -> tuple[Tensor, Tensor | None]:
+    # torch.compile breaks its graph here and compiles what is around. Traced, a loop over tiles would unroll into an
+    # endless graph, and every packed batch would be a new one: its lengths are constants of the bias.
     call = Call.of(query, key, value, bias, scale=scale, return_lse=return_lse)
     if backend == "auto":
         name = next(name for name in BACKENDS if _why_not(name, call) is None)
@@ -58,8 +66,7 @@ def attention(
         raise ValueError(
             f"backend: expected 'auto' or one of {', '.join(map(repr, BACKENDS))}, got {backend!r}."
         )
-    out, lse = _run(name, call)
-    return (out, lse) if return_lse else out
+    return _run(name, call)
 
 
 def available_backends(query, key, value, bias=None, *, training: bool = False) -> dict[str, str]:

@@ -47,14 +47,8 @@ def tiled_attention(
 ) -> tuple[Float[Tensor, "batch q_len heads value_dim"], Float[Tensor, "batch heads q_len"] | None]:
     """The output, and the log-sum-exp of each row's scores if asked for (-inf where a row sees nothing)."""
     learnable = () if bias is None else bias.learnable()
-    out, lse = _apply(query, key, value, bias, scale, learnable)
+    out, lse = _TiledAttention.apply(bias, scale, query, key, value, *learnable)
     return out, lse if return_lse else None
-
-
-@torch.compiler.disable
-def _apply(query, key, value, bias, scale, learnable):
-    # A loop over tiles unrolls into an endless graph: torch.compile breaks here and compiles what is around.
-    return _TiledAttention.apply(bias, scale, query, key, value, *learnable)
 
 
 class _TiledAttention(torch.autograd.Function):

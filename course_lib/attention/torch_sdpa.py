@@ -153,7 +153,6 @@ def _blind(mask: Tensor) -> Tensor:
     return (mask == NEG_INF).all(-1)
 
 
-@torch.compiler.disable
 def _apply_on_cpu(call: Call, pieces: list[_Piece]) -> tuple[Tensor, Tensor]:
     masks = [piece.mask_tensor(call.query.dtype) for piece in pieces]
     if call.training:
@@ -225,8 +224,8 @@ class _FlashOnCPUBackward(torch.autograd.Function):
             split = _Split(groups, piece.causal, mask, k.shape[2])
             to_query = split.by_kv_head(grad_query[:, rows].transpose(1, 2), copy=False)
             from_above, q_rows, out_rows = (t[:, rows].transpose(1, 2) for t in (grad_out, query, out))
-            # A row that sees nothing has weights of 0, and 0 * NaN is NaN. The kernel says by an lse of 0 that there may
-            # be one, which is cheaper to ask than the mask.
+            # A row that sees nothing has weights of 0, and 0 * NaN is NaN. Its lse is 0, which is cheaper to look for
+            # than a whole row of the mask.
             if mask is not None and (lse[:, :, rows] == 0).any():
                 from_above = from_above.masked_fill(_blind(mask)[..., None], 0)
             by_part = [split.by_kv_head(t) for t in (from_above, q_rows, out_rows)]

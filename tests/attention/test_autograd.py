@@ -286,6 +286,24 @@ def test_torch_compile_with_every_kind_of_bias(name: str) -> None:
         torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.compiled
+@pytest.mark.usefixtures("fresh_compiler")
+@pytest.mark.filterwarnings("error:.*recompile")
+def test_torch_compile_serves_packed_batches_none_like_another(dynamic: bool | None) -> None:
+    def step(x: Tensor, bias: Segments) -> Tensor:
+        return attention(x * 2, x, x, bias).sin()
+
+    compiled = torch.compile(step, backend="eager", dynamic=dynamic)
+    for lengths in ([2, 3], [4, 3], [1, 1, 7], [12], [3, 3, 3], [5, 8], [14], [2] * 8, [9, 8], [4, 4, 1]):
+        (x, *_) = qkv(2, sum(lengths), head_dim=8)
+        bias = Segments(lengths, inner=Causal())
+        out, expected = compiled(x, bias), step(x, bias)
+        torch.testing.assert_close(out, expected)
+        (got,), (wanted,) = (torch.autograd.grad(o.sum(), [x]) for o in (out, expected))
+        torch.testing.assert_close(got, wanted)
+
+
 @pytest.mark.compiled
 @pytest.mark.usefixtures("fresh_compiler")
 @pytest.mark.filterwarnings("ignore")
