@@ -84,6 +84,10 @@ def _gives_the_output_alone(attempt: Attempt) -> bool:
     return attempt.got.shape == acc.shape and torch.allclose(attempt.got, acc / total, rtol=1e-4)
 
 
+def _invents_a_top(attempt: Attempt) -> bool:
+    return bool((attempt.wanted[0] == -torch.inf).any()) and bool(attempt.got[0].isfinite().all())
+
+
 check_merge = LESSON.exercise(
     "2.1",
     "merge",
@@ -133,6 +137,9 @@ check_merge = LESSON.exercise(
         Mistake("only_second", like=wrong.merge_keeps_first_top, everywhere=False),
         Mistake("overflow", like=wrong.merge_from_zero, everywhere=False),
         Mistake("blind_nan", like=wrong.merge_nan_where_blind, everywhere=False),
+        Mistake(
+            "blind_top", when=_invents_a_top, values=lambda attempt: {"top": f"{float(attempt.got[0][0]):g}"}
+        ),
     ],
 )
 
@@ -189,6 +196,7 @@ check_tiled_attention = LESSON.exercise(
         Mistake("whole", when=_held_the_matrix),
         Mistake("max_pair", when=_took_the_pair),
         Mistake("python_max", when=_compared_whole_tensors),
+        Mistake("empty_tile", when=lambda attempt: "non-zero size" in str(attempt.error)),
         Mistake("keepdim", when=_forgot_keepdim, values=lambda attempt: {"error": str(attempt.error)}),
         Mistake("no_scale", like=wrong.loop_unscaled, everywhere=False),
         Mistake("other_scale", like=wrong.loop_scaled_by_head_dim, everywhere=False),
@@ -306,11 +314,15 @@ check_kept_bytes = LESSON.exercise(
         Case((300, 500, 6, 80, torch.bfloat16)),
     ],
     mistakes=[
+        Mistake("dtype_as_number", when=lambda attempt: "torch.dtype" in str(attempt.error)),
         Mistake("bits", like=wrong_backward.kept_bits),
+        Mistake("not_bytes", like=wrong_backward.kept_kib),
+        Mistake("not_bytes", like=wrong_backward.kept_mib),
         Mistake("numbers", like=wrong_backward.kept_numbers),
         Mistake("scores", like=wrong_backward.kept_scores),
         Mistake("scores", like=wrong_backward.kept_scores_and_output),
         Mistake("scores", like=wrong_backward.kept_scores_too),
+        Mistake("scores", like=wrong_backward.kept_scores_in_float32),
         Mistake("one_head", like=wrong_backward.kept_of_one_head),
         Mistake("stats_one_head", like=wrong_backward.kept_row_numbers_of_one_head),
         Mistake("one_number", like=wrong_backward.kept_one_number_a_row),
@@ -318,8 +330,10 @@ check_kept_bytes = LESSON.exercise(
         Mistake("no_row_numbers", like=wrong_backward.kept_output_only),
         Mistake("inputs", like=wrong_backward.kept_inputs_too),
         Mistake("by_keys", like=wrong_backward.kept_by_keys),
+        Mistake("by_keys", like=wrong_backward.kept_row_numbers_by_keys),
         Mistake("half_row_numbers", like=wrong_backward.kept_row_numbers_in_dtype),
         Mistake("always_float32", like=wrong_backward.kept_all_in_float32),
+        Mistake("always_half", like=wrong_backward.kept_all_in_half),
     ],
 )
 
@@ -359,6 +373,10 @@ check_score_gradient = LESSON.exercise(
         Mistake("plain_mean", like=wrong_backward.gradient_with_plain_mean, everywhere=False),
         Mistake("delta_of_columns", like=wrong_backward.gradient_with_delta_of_columns, everywhere=False),
         Mistake("delta_of_all", like=wrong_backward.gradient_with_delta_of_all, everywhere=False),
+        Mistake("delta_outside", like=wrong_backward.gradient_with_delta_outside, everywhere=False),
+        Mistake("delta_divided", like=wrong_backward.gradient_with_divided_delta, everywhere=False),
+        Mistake("delta_pairs", like=wrong_backward.gradient_with_delta_of_pairs, everywhere=False),
+        Mistake("out_for_grad", like=wrong_backward.gradient_from_output, everywhere=False),
         Mistake("delta_of_tile", like=wrong_backward.gradient_with_delta_of_tile, everywhere=False),
         Mistake("softmax_of_tile", like=wrong_backward.gradient_with_softmax_of_tile, everywhere=False),
         Mistake("softmax_of_tile", like=wrong_backward.gradient_of_tile_alone, everywhere=False),

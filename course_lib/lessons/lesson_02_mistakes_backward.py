@@ -23,6 +23,26 @@ def kept_scores_too(q_len, k_len, num_heads, value_dim, dtype):
     return q_len * num_heads * ((k_len + value_dim) * dtype.itemsize + 8)
 
 
+def kept_scores_in_float32(q_len, k_len, num_heads, value_dim, dtype):
+    return q_len * k_len * num_heads * 4
+
+
+def kept_kib(q_len, k_len, num_heads, value_dim, dtype):
+    return q_len * num_heads * (value_dim * dtype.itemsize + 8) / 2**10
+
+
+def kept_mib(q_len, k_len, num_heads, value_dim, dtype):
+    return q_len * num_heads * (value_dim * dtype.itemsize + 8) / 2**20
+
+
+def kept_row_numbers_by_keys(q_len, k_len, num_heads, value_dim, dtype):
+    return num_heads * (q_len * value_dim * dtype.itemsize + k_len * 8)
+
+
+def kept_all_in_half(q_len, k_len, num_heads, value_dim, dtype):
+    return q_len * num_heads * (value_dim + 2) * 2
+
+
 def kept_of_one_head(q_len, k_len, num_heads, value_dim, dtype):
     return q_len * (value_dim * dtype.itemsize + 8)
 
@@ -125,6 +145,22 @@ def gradient_with_delta_of_columns(scores, top, total, value, out, grad_out):
 
 def gradient_with_delta_of_all(scores, top, total, value, out, grad_out):
     return _weights(scores, top, total) * (grad_out @ value.T - (grad_out * out).sum())
+
+
+def gradient_with_delta_outside(scores, top, total, value, out, grad_out):
+    return _weights(scores, top, total) * (grad_out @ value.T) - _delta(out, grad_out)
+
+
+def gradient_with_divided_delta(scores, top, total, value, out, grad_out):
+    return _weights(scores, top, total) * (grad_out @ value.T - _delta(out, grad_out) / total)
+
+
+def gradient_with_delta_of_pairs(scores, top, total, value, out, grad_out):
+    return _weights(scores, top, total) * (grad_out @ value.T - (grad_out @ out.T).sum(-1, keepdim=True))
+
+
+def gradient_from_output(scores, top, total, value, out, grad_out):
+    return _weights(scores, top, total) * (out @ value.T - _delta(out, grad_out))
 
 
 def gradient_with_delta_of_tile(scores, top, total, value, out, grad_out):

@@ -67,6 +67,17 @@ def merge_by_if(m1, l1, o1, m2, l2, o2):
     return m2, (m1 - m2).exp() * l1 + l2, (m1 - m2).exp() * o1 + o2
 
 
+def merge_with_finite_tops(m1, l1, o1, m2, l2, o2):
+    m = torch.maximum(m1, m2).clamp(min=-1e30)
+    return m, (m1 - m).exp() * l1 + (m2 - m).exp() * l2, (m1 - m).exp() * o1 + (m2 - m).exp() * o2
+
+
+def merge_with_a_top_of_zero(m1, l1, o1, m2, l2, o2):
+    m = torch.maximum(m1, m2)
+    m = torch.where(m == -INF, 0.0, m)
+    return m, (m1 - m).exp() * l1 + (m2 - m).exp() * l2, (m1 - m).exp() * o1 + (m2 - m).exp() * o2
+
+
 def merge_in_place(m1, l1, o1, m2, l2, o2):
     m, total, acc = merge_by_nan_to_num(m1, l1, o1, m2, l2, o2)
     l1.zero_()
@@ -107,6 +118,7 @@ def test_exercise_2_1_names_each_wrong_answer():
             ],
             "overflow": [wrong.merge_from_zero],
             "blind_nan": [wrong.merge_nan_where_blind],
+            "blind_top": [merge_with_finite_tops, merge_with_a_top_of_zero],
             "common.modified_input": [merge_in_place],
         },
         right=[merge_by_nan_to_num, merge_by_stack, merge_by_rows],
@@ -190,6 +202,11 @@ def loop_scales_by_value_dim(query, key, value, tile):
     return loop_by_split(query * math.sqrt(query.shape[1] / value.shape[1]), key, value, tile)
 
 
+def loop_with_an_empty_tile(query, key, value, tile):
+    tops = [(query @ key[i * tile : (i + 1) * tile].T).amax(-1) for i in range(len(key) // tile + 1)]
+    return torch.stack(tops)
+
+
 def loop_by_python_max(query, key, value, tile):
     top = torch.full((len(query), 1), -INF)
     for k in key.split(tile):
@@ -230,6 +247,7 @@ def test_exercise_2_2_names_each_wrong_answer():
             "whole": [loop_whole_matrix, loop_fills_a_buffer, loop_over_queries_only, loop_library],
             "max_pair": [loop_takes_the_pair],
             "keepdim": [loop_forgets_keepdim],
+            "empty_tile": [loop_with_an_empty_tile],
             "python_max": [loop_by_python_max],
             "no_scale": [wrong.loop_unscaled],
             "other_scale": [

@@ -34,17 +34,25 @@ def kept_three_numbers(q_len, k_len, num_heads, value_dim, dtype):
     return num_heads * q_len * (dtype.itemsize * value_dim + 12)
 
 
+def kept_times_dtype(q_len, k_len, num_heads, value_dim, dtype):
+    return q_len * num_heads * value_dim * dtype + q_len * num_heads * 8
+
+
 def test_exercise_2_4_names_each_wrong_answer():
     assert_exercise(
         lesson_02.LESSON,
         "2.4",
         wrong={
+            "dtype_as_number": [kept_times_dtype],
             "bits": [wrong_backward.kept_bits],
+            "not_bytes": [wrong_backward.kept_kib, wrong_backward.kept_mib],
+            "always_half": [wrong_backward.kept_all_in_half],
             "numbers": [wrong_backward.kept_numbers],
             "scores": [
                 wrong_backward.kept_scores,
                 wrong_backward.kept_scores_and_output,
                 wrong_backward.kept_scores_too,
+                wrong_backward.kept_scores_in_float32,
             ],
             "one_head": [wrong_backward.kept_of_one_head],
             "stats_one_head": [wrong_backward.kept_row_numbers_of_one_head],
@@ -52,7 +60,7 @@ def test_exercise_2_4_names_each_wrong_answer():
             "no_output": [wrong_backward.kept_without_output],
             "no_row_numbers": [wrong_backward.kept_output_only],
             "inputs": [wrong_backward.kept_inputs_too],
-            "by_keys": [wrong_backward.kept_by_keys],
+            "by_keys": [wrong_backward.kept_by_keys, wrong_backward.kept_row_numbers_by_keys],
             "half_row_numbers": [wrong_backward.kept_row_numbers_in_dtype],
             "always_float32": [wrong_backward.kept_all_in_float32],
             "common.wrong_answer": [kept_three_numbers],
@@ -132,6 +140,10 @@ def test_exercise_2_5_names_each_wrong_answer():
             "plain_mean": [wrong_backward.gradient_with_plain_sum, wrong_backward.gradient_with_plain_mean],
             "delta_of_columns": [wrong_backward.gradient_with_delta_of_columns],
             "delta_of_all": [wrong_backward.gradient_with_delta_of_all],
+            "delta_outside": [wrong_backward.gradient_with_delta_outside],
+            "delta_divided": [wrong_backward.gradient_with_divided_delta],
+            "delta_pairs": [wrong_backward.gradient_with_delta_of_pairs],
+            "out_for_grad": [wrong_backward.gradient_from_output],
             "delta_of_tile": [wrong_backward.gradient_with_delta_of_tile],
             "softmax_of_tile": [
                 wrong_backward.gradient_with_softmax_of_tile,
