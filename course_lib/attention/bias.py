@@ -12,6 +12,7 @@ everything else has a correct default, and each further answer only makes attent
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,6 +23,16 @@ from torch import Tensor
 
 NEG_INF = float("-inf")
 TOP_LEFT, BOTTOM_RIGHT = "top-left", "bottom-right"
+
+
+def as_whole_number(name: str, value: Any) -> int:
+    """``value`` (an int, or NumPy's or a tensor's) as an int. Raises TypeError that names ``name`` if it is none."""
+    try:
+        if not isinstance(value, bool):
+            return operator.index(value)
+    except TypeError:
+        pass
+    raise TypeError(f"{name}: expected a whole number, got {type(value).__name__} {value!r}.")
 
 
 @dataclass(frozen=True)
@@ -181,7 +192,17 @@ class Band(AttentionBias):
                 f"align: expected 'top-left', 'bottom-right' or None, got {align!r}. "
                 "A training batch is square, where both are the same; a KV cache needs 'bottom-right'."
             )
-        self.left, self.right, self.align = left, right, align
+        self.left, self.right = self._limit("left", left), self._limit("right", right)
+        self.align = align
+
+    @staticmethod
+    def _limit(name: str, keys: int | None) -> int | None:
+        keys = None if keys is None else as_whole_number(name, keys)
+        if keys is not None and keys < 0:
+            raise ValueError(
+                f"{name}: expected 0 or more keys beside a query's own, or None for no limit, got {keys}."
+            )
+        return keys
 
     def __repr__(self) -> str:
         return f"Band(left={self.left}, right={self.right}, align={self.align!r})"
@@ -237,10 +258,7 @@ class Causal(Band):
     """
 
     def __init__(self, align: str | None = None, window: int | None = None) -> None:
-        if window is not None and (isinstance(window, bool) or not isinstance(window, int)):
-            raise TypeError(
-                f"window: expected a whole number of keys or None, got {type(window).__name__} {window!r}"
-            )
+        window = None if window is None else as_whole_number("window", window)
         if window is not None and window < 1:
             raise ValueError(
                 f"window: expected at least 1 (a query's own key is counted), got {window}. "

@@ -93,6 +93,11 @@ def _check_tensors(query: Any, key: Any, value: Any) -> None:
                 f"{name}: expected 4 dimensions [batch, sequence, heads, head_dim], got {tensor.dim()}: shape "
                 f"{list(tensor.shape)}. {hint}"
             )
+        if tensor.layout != torch.strided:
+            raise ValueError(
+                f"{name}: expected a dense tensor, got layout {tensor.layout}. Sequences of several lengths are packed "
+                "in one row, with Segments(lengths) as bias."
+            )
         if tensor.dtype not in DTYPES:
             raise ValueError(
                 f"{name}: expected dtype float16, bfloat16, float32 or float64, got "
@@ -120,7 +125,7 @@ def _check_dtypes(query: Tensor, key: Tensor, value: Tensor) -> None:
         raise ValueError(
             f"query, key, value: expected one dtype outside of autocast, got {names[0]}, {names[1]} and {names[2]}. "
             "A norm that ran in float32 often leaves such a mix: convert with .to(value.dtype), or run under "
-            "torch.autocast, which casts them."
+            "torch.autocast, which casts all but float64."
         )
 
 
@@ -166,9 +171,13 @@ def _check_scale(scale: Any, head_dim: int) -> float:
             f"scale: expected a number or None (1/sqrt(head_dim)), got {type(scale).__name__}. A learned scale "
             "multiplies the query, so that it gets its gradient: attention(query * scale, ..., scale=1.0)."
         )
-    if not math.isfinite(scale):
-        raise ValueError(f"scale: expected a finite number or None (1/sqrt(head_dim)), got {scale!r}.")
-    return float(scale)
+    try:
+        number = float(scale)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ValueError(f"scale: expected a finite number or None (1/sqrt(head_dim)), got {number!r}.")
+    return number
 
 
 def _check_learnable(bias: AttentionBias, grid: Grid) -> None:

@@ -31,6 +31,12 @@ def merge_attentions(
             f"{len(lses)} log-sum-exps. Both come from attention(..., return_lse=True)."
         )
     for i, (out, lse) in enumerate(zip(outs, lses, strict=True)):
+        for name, part in ((f"outs[{i}]", out), (f"lses[{i}]", lse)):
+            if not isinstance(part, Tensor) or not part.is_floating_point():
+                got = f"a tensor of {part.dtype}" if isinstance(part, Tensor) else type(part).__name__
+                raise TypeError(
+                    f"{name}: expected a floating-point tensor as attention() gives it, got {got}."
+                )
         if out.dim() != 4 or out.shape != outs[0].shape:
             raise ValueError(
                 f"outs[{i}]: expected shape {list(outs[0].shape)} as outs[0] ([batch, q_len, heads, value_dim]), got "

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .bias import NEG_INF, AttentionBias, Block, Grid
+from .bias import NEG_INF, AttentionBias, Block, Grid, as_whole_number
 
 
 def as_lengths(name: str, lengths: Any) -> tuple[int, ...]:
@@ -27,9 +27,7 @@ def as_lengths(name: str, lengths: Any) -> tuple[int, ...]:
         )
     checked = []
     for i, length in enumerate(lengths):
-        if isinstance(length, bool) or not hasattr(length, "__index__"):
-            raise TypeError(f"{name}[{i}]: expected a whole number, got {type(length).__name__} {length!r}.")
-        length = length.__index__()
+        length = as_whole_number(f"{name}[{i}]", length)
         if length < 0:
             raise ValueError(f"{name}[{i}]: expected a length of 0 or more, got {length}.")
         checked.append(length)

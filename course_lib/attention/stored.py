@@ -87,6 +87,10 @@ class Dense(AttentionBias):
                 f"bias: expected [q_len, k_len], or 4-D [batch, heads, q_len, k_len] with each size 1 or full, "
                 f"got shape {shape}."
             )
+        if tensor.layout != torch.strided:
+            raise ValueError(
+                f"bias: expected a dense tensor, got layout {tensor.layout}. Use bias.to_dense()."
+            )
         if tensor.dtype != torch.bool and not tensor.is_floating_point():
             raise ValueError(
                 f"bias: expected a bool mask (True = may attend) or floating-point scores to add, got "

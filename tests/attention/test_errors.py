@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import numpy
 import pytest
 import torch
 
 from course_lib.attention import (
+    Band,
     Causal,
     KeyPadding,
     Segments,
@@ -212,6 +215,23 @@ def test_a_window_that_is_no_whole_number(window: Any) -> None:
     explains(lambda: Causal(window=window), "window", type(window).__name__, kind=(ValueError, TypeError))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("window", [numpy.int64(3), numpy.uint8(3), torch.tensor(3)], ids=repr)
+def test_a_window_may_be_any_whole_number(window: Any) -> None:
+    assert repr(Causal(window=window)) == "Causal(window=3)"
+
+
+@pytest.mark.parametrize(
+    ("limits", "needles"), [((-1, 0), ["left", "-1"]), ((None, 1.5), ["right", "float"])]
+)
+def test_a_band_whose_limits_are_none(limits: tuple[Any, Any], needles: list[str]) -> None:
+    explains(lambda: Band(*limits, "top-left"), *needles, kind=(ValueError, TypeError))  # type: ignore[arg-type]
+
+
+def test_a_sparse_tensor() -> None:
+    explains(lambda: attention(Q.detach().to_sparse(), K, V), "query", "sparse")
+    explains(lambda: attention(Q, K, V, torch.ones(5, 7).to_sparse()), "bias", "sparse", "to_dense")
+
+
 LENGTHS = [
     ("negative", lambda: Segments([3, -1, 5]), ["q_lengths", "-1"]),
     ("negative keys", lambda: Segments([3, 4], [8, -1]), ["k_lengths", "-1"]),
@@ -221,6 +241,8 @@ LENGTHS = [
     ("one number", lambda: Segments(7), ["q_lengths", "int"]),
     ("None", lambda: Segments(None), ["q_lengths", "None"]),
     ("a table", lambda: Segments(torch.tensor([[3, 4]])), ["q_lengths"]),
+    ("a table of NumPy", lambda: Segments(numpy.ones((2, 2), int)), [r"q_lengths\[0\]", "ndarray"]),
+    ("tensors of fractions", lambda: Segments([torch.tensor(2.0)]), [r"q_lengths\[0\]", "Tensor"]),
     ("a tensor of fractions", lambda: Segments(torch.tensor([3.0, 4.0])), ["q_lengths", "float"]),
     ("fewer key lengths", lambda: Segments([3, 4], [7]), ["k_lengths", "2", "1"]),
     ("an inner that is no bias", lambda: Segments([3, 4], inner="causal"), ["inner|bias", "str"]),
@@ -287,6 +309,10 @@ def test_a_scale_that_is_not_finite(scale: float) -> None:
     explains(lambda: attention(Q, K, V, scale=scale), "scale", str(scale))
 
 
+def test_a_scale_beyond_the_range_of_a_float() -> None:
+    explains(lambda: attention(Q, K, V, scale=10**400), "scale", "finite", "inf")
+
+
 @pytest.mark.parametrize("scale", ["0.5", True, torch.tensor([0.5, 0.5]), [1.0]])
 def test_a_scale_that_is_no_number(scale: Any) -> None:
     explains(
@@ -304,6 +330,16 @@ def test_merge_of_parts_that_do_not_fit() -> None:
         r"\[2, 6, 4, 8\]",
     )
     explains(lambda: merge_attentions([out], [randn(2, 5, 4)]), r"lses\[0\]", r"\[2, 4, 5\]", r"\[2, 5, 4\]")
+
+
+def test_merge_of_what_is_no_tensor() -> None:
+    out, lse = randn(2, 5, 4, 8), randn(2, 4, 5)
+    for outs, lses, name in (
+        ([out.detach().numpy()], [lse], "outs"),
+        ([out], [[0.0]], "lses"),
+        ([out], [lse.long()], "lses"),
+    ):
+        explains(partial(merge_attentions, outs, lses), rf"{name}\[0\]", "tensor", kind=TypeError)  # type: ignore[arg-type]
 
 
 def test_merge_given_one_tensor_in_place_of_a_list_says_so() -> None:
