@@ -74,7 +74,7 @@ def test_a_built_package_holds_the_corpus_and_the_sentences(tmp_path: Path) -> N
         shutil.copy(ROOT / name, source)
     shutil.copytree(ROOT / "course_lib", source / "course_lib", ignore=shutil.ignore_patterns("__pycache__"))
     build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*build, "-w", str(tmp_path), "."], cwd=source, check=True, timeout=120)
+    subprocess.run([*build, "-w", str(tmp_path), "."], cwd=source, check=True, timeout=300)
     (wheel,) = tmp_path.glob("*.whl")
     packed = set(zipfile.ZipFile(wheel).namelist())
     wanted = [*(ROOT / "course_lib" / "text" / "data").glob("*"), *(ROOT / "course_lib").rglob("*.toml")]

@@ -34,7 +34,7 @@ def lint(folder: Path) -> tuple[int, str]:
         cwd=folder,
         capture_output=True,
         encoding="utf-8",
-        timeout=120,
+        timeout=300,
     )
     return done.returncode, " ".join(done.stdout.split())
 

@@ -126,6 +126,6 @@ def test_the_shape_checking_pass_refuses_wrong_shapes_and_types_and_takes_an_int
         cwd=tmp_path,
         capture_output=True,
         encoding="utf-8",
-        timeout=120,
+        timeout=300,
     )
     assert done.stdout.split() == ["TypeCheckError"] * 2, done.stderr

@@ -95,7 +95,7 @@ def test_setup_makes_a_working_environment_then_is_instant_then_mends_a_broken_o
         env={**os.environ, "PYTHONUTF8": "1"},
         capture_output=True,
         encoding="utf-8",
-        timeout=60,
+        timeout=300,
     )
     assert found.stdout.strip() == "2.13.0 মাস্ক", found.stderr
 
