@@ -149,19 +149,19 @@ def next_token_targets(batch: PackedBatch) -> Int64[Tensor, "1 total"]:
     if sum(batch.lengths) != total:
         _refuse_sum(batch.lengths, 1, total)
     targets = batch.tokens.roll(-1, dims=1)
-    targets[:, [end - 1 for end, n in zip(accumulate(batch.lengths), batch.lengths, strict=True) if n]] = (
-        NO_TARGET
-    )
+    ends = [end - 1 for end, n in zip(accumulate(batch.lengths), batch.lengths, strict=True) if n]
+    targets[:, ends] = NO_TARGET
     return targets
 
 
 def fill_bins(lengths: Any, capacity: int) -> list[list[int]]:
     """Share documents out over rows of at most ``capacity`` tokens: the indices into ``lengths`` of each row.
 
-    Best-fit decreasing: the longest first, each into the row that it fills best, a new row where none has room. At
-    most 11/9 of the fewest rows possible (Johnson 1974), and on real documents within a percent or two of
-    ``sum(lengths) / capacity``. Rows come in the order they were opened, so the longest documents come first: shuffle
-    rows before training on them. Indices ascend within a row; a length of 0 takes part like any other.
+    Best-fit decreasing: the longest first, each into the row that it fills best, a new row where none has room. Of
+    many documents that never makes more than 11/9 of the fewest rows possible (Johnson et al. 1974), and of real
+    texts within a percent or two of ``sum(lengths) / capacity``. Rows come in the order they were opened, the longest
+    documents first: shuffle rows before training on them. Indices ascend within a row; a length of 0 takes part like
+    any other.
 
     Raises ValueError for a length over the capacity, TypeError for what is no whole number.
     """

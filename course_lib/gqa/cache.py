@@ -41,15 +41,16 @@ class KVCache:
         self.block_size, self.max_length = block_size, max_length
         self._keys: Tensor | None = None
         self._values: Tensor | None = None
-        self._lengths: tuple[int, ...] = ()
+        self.host_lengths: tuple[int, ...] = ()
+        """``lengths`` as numbers, so that asking never waits for a GPU."""
 
     def __repr__(self) -> str:
-        return f"KVCache(lengths {list(self._lengths)}, {self.nbytes} bytes)"
+        return f"KVCache(lengths {list(self.host_lengths)}, {self.nbytes} bytes)"
 
     @property
     def lengths(self) -> Int64[Tensor, " batch"]:
         """How many tokens each sequence holds; [0] before the first append."""
-        return torch.tensor(self._lengths, dtype=torch.int64, device=self._device)
+        return torch.tensor(self.host_lengths, dtype=torch.int64, device=self._device)
 
     @property
     def nbytes(self) -> int:
@@ -102,7 +103,7 @@ class KVCache:
                 )
             if bool(real.all()):
                 real = None
-        before = self._lengths or (0,) * batch
+        before = self.host_lengths or (0,) * batch
         counts = (new,) * batch if real is None else tuple(real.sum(1).tolist())
         after = tuple(have + count for have, count in zip(before, counts, strict=True))
         self._check_room(before, after)
@@ -117,7 +118,7 @@ class KVCache:
         start = before[0] if before else 0
         keys = self._keys = _written(self._with_room(self._keys, key, width), key, start, positions)
         values = self._values = _written(self._with_room(self._values, value, width), value, start, positions)
-        self._lengths = after
+        self.host_lengths = after
         bias = Causal("bottom-right") if positions is None else CausalAt(positions)
         return keys[:, :, :width].transpose(1, 2), values[:, :, :width].transpose(1, 2), bias
 
@@ -129,17 +130,17 @@ class KVCache:
         """
         if isinstance(lengths, int) and not isinstance(lengths, bool):
             check_sizes(at_least=0, lengths=lengths)
-            if lengths > max(self._lengths, default=0):
+            if lengths > max(self.host_lengths, default=0):
                 raise ValueError(
-                    f"lengths: expected at most the {max(self._lengths, default=0)} tokens held, got {lengths}."
+                    f"lengths: expected at most the {max(self.host_lengths, default=0)} tokens held, got {lengths}."
                 )
-            lengths = tuple(min(lengths, held) for held in self._lengths)
+            lengths = tuple(min(lengths, held) for held in self.host_lengths)
         lengths = as_lengths("lengths", lengths)
         self._check_batch("lengths", len(lengths))
-        for i, (wanted, held) in enumerate(zip(lengths, self._lengths, strict=True)):
+        for i, (wanted, held) in enumerate(zip(lengths, self.host_lengths, strict=True)):
             if wanted > held:
                 raise ValueError(f"lengths[{i}]: expected at most the {held} tokens held, got {wanted}.")
-        self._lengths = lengths
+        self.host_lengths = lengths
 
     def reorder(self, indices: Any) -> None:
         """Make sequence ``indices[i]`` the new sequence i: what a beam search does when it keeps some beams, drops
@@ -154,20 +155,20 @@ class KVCache:
             )
         numbers = [int(number) for number in chosen.tolist()]
         for i, number in enumerate(numbers):
-            if not 0 <= number < len(self._lengths):
+            if not 0 <= number < len(self.host_lengths):
                 raise ValueError(
-                    f"indices[{i}]: expected the number of one of the {len(self._lengths)} sequences held, counted "
+                    f"indices[{i}]: expected the number of one of the {len(self.host_lengths)} sequences held, counted "
                     f"from 0, got {number}."
                 )
         if self._keys is not None and self._values is not None:
             chosen = chosen.long()
             self._keys = self._keys.index_select(0, chosen)
             self._values = self._values.index_select(0, chosen)
-        self._lengths = tuple(self._lengths[number] for number in numbers)
+        self.host_lengths = tuple(self.host_lengths[number] for number in numbers)
 
     def _positions(self, real: Bool[Tensor, "batch new"]) -> Int64[Tensor, "batch new"]:
         """The places of new tokens in their sequences, -1 for padding."""
-        before = torch.tensor(self._lengths or (0,) * len(real), dtype=torch.int64, device=real.device)
+        before = torch.tensor(self.host_lengths or (0,) * len(real), dtype=torch.int64, device=real.device)
         return (before[:, None] + real.cumsum(1) - 1).masked_fill(~real, -1)
 
     def _with_room(self, room: Tensor | None, tensor: Tensor, width: int) -> Tensor:
@@ -214,9 +215,9 @@ class KVCache:
             )
 
     def _check_batch(self, name: str, batch: int) -> None:
-        if batch != len(self._lengths):
+        if batch != len(self.host_lengths):
             raise ValueError(
-                f"{name}: expected {len(self._lengths)} sequences as this cache holds, got {batch}. Another batch "
+                f"{name}: expected {len(self.host_lengths)} sequences as this cache holds, got {batch}. Another batch "
                 "needs a cache of its own; reorder(indices) keeps, drops or repeats sequences of this one."
             )
 

@@ -15,9 +15,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.attention import KeyPadding, attention
+from course_lib.attention import Grid, KeyPadding, attention
+from course_lib.attention.combine import as_bias
 
 from .cache import KVCache
+from .causal_at import CausalAt
 from .sizes import check_groups, check_sizes
 
 Rotary = tuple[Tensor, Tensor] | Callable[[Tensor], Tensor]
@@ -69,7 +71,9 @@ class GroupedQueryAttention(nn.Module):
         ``bias`` says what may attend to what, as in ``attention()``: without one and without a cache every token sees
         every other, so a language model passes ``Causal()``. With a ``cache``, the tokens of ``x`` follow those it
         holds and are appended to it; each sees what the cache holds up to its own place, and ``bias``, over these
-        queries and the cache's keys, comes on top: None suffices for a language model.
+        queries and the cache's keys, comes on top: None suffices for a language model. A call that is refused leaves
+        the cache as it was. Where sequences differ in length, a window is refused: it would be counted from the end
+        of the longest.
 
         ``rotary`` turns queries and keys by their positions before they meet: the pair (cos, sin), each [batch or 1,
         length, head_dim] or [length, head_dim], as Llama uses it (the first half of a head's numbers against the
@@ -96,14 +100,20 @@ class GroupedQueryAttention(nn.Module):
         if rotary is not None:
             turn = rotary if callable(rotary) else _half_rotation(rotary, query)
             query, key = turn(query), turn(key)
-        hidden = None
-        if cache is not None:
-            key, value, hidden = cache.append(key, value, attention_mask)
-        elif attention_mask is not None:
-            hidden = KeyPadding(attention_mask)
-        if hidden is not None:
-            bias = hidden + bias
-        return self.o_proj(attention(query, key, value, bias).flatten(2))
+        if cache is None:
+            if attention_mask is not None:
+                bias = KeyPadding(attention_mask) + bias
+            return self.o_proj(attention(query, key, value, bias).flatten(2))
+        held = cache.host_lengths or (0,) * len(x)
+        key, value, hidden = cache.append(key, value, attention_mask)
+        try:
+            if isinstance(hidden, CausalAt):
+                _refuse_window(bias, query, key)
+            out = attention(query, key, value, hidden + bias)
+        except (TypeError, ValueError):
+            cache.truncate(held)  # a step that was refused has not been read
+            raise
+        return self.o_proj(out.flatten(2))
 
 
 def mean_pool_kv_heads(
@@ -130,6 +140,18 @@ def mean_pool_kv_heads(
     head_dim = weight.shape[0] // num_heads
     groups = weight.unflatten(0, (num_kv_heads, num_heads // num_kv_heads, head_dim))
     return groups.mean(1).flatten(0, 1)
+
+
+def _refuse_window(bias: Any, query: Tensor, key: Tensor) -> None:
+    own = as_bias(bias)
+    grid = Grid(query.shape[0], query.shape[2], query.shape[1], key.shape[1], query.dtype, query.device)
+    band = None if own is None else own.as_band(grid)
+    if band is not None and band.left is not None:
+        raise ValueError(
+            f"bias: {own!r} counts its window from the last of {grid.k_len} keys, where only the longest sequence of "
+            "this cache ends. Expected a bias without a window, or sequences of one length: read the others in caches "
+            "of their own."
+        )
 
 
 def _half_rotation(rotary: Any, query: Tensor) -> Callable[[Tensor], Tensor]:

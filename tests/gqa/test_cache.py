@@ -7,8 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from course_lib.attention import Causal
+from course_lib.attention import Causal, attention
 from course_lib.gqa import CausalAt, GroupedQueryAttention, KVCache, kv_cache_bytes
 
 from .oracle import attend_alone, layer, randn, rotary_pair
@@ -251,3 +252,60 @@ def test_the_sizes_of_published_caches() -> None:
     assert (
         kv_cache_bytes(batch=0, length=9, num_layers=1, num_kv_heads=1, head_dim=1, dtype=torch.float32) == 0
     )
+
+
+def test_a_window_comes_on_top_of_the_cache() -> None:
+    gqa, cache, x = layer(), KVCache(), randn(2, 7, 12)
+    pieces = [
+        gqa(part, bias=Causal("bottom-right", window=3), cache=cache) for part in x.split([3, 1, 3], dim=1)
+    ]
+    assert_close(torch.cat(pieces, 1), gqa(x, bias=Causal(window=3)))
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_bias_of_distances_is_right_in_sequences_of_different_lengths(side: str) -> None:
+    """ALiBi's scores, measured from the bottom-right place of each query as a dense bias over the cache's keys."""
+    gqa, cache = layer(), KVCache()
+    rows = [randn(n + 3, 12, seed=n) for n in (4, 1, 6)]
+
+    def distances(q_len: int, k_len: int) -> Tensor:
+        return -0.7 * (torch.arange(q_len)[:, None] + k_len - q_len - torch.arange(k_len)).abs().double()
+
+    x, real = padded([row[:-3] for row in rows], side, extra=2)
+    width = int(real.sum(1).max()) if side == "left" else x.shape[1]
+    gqa(x, bias=distances(x.shape[1], width), cache=cache, attention_mask=real)
+    for step in range(3):
+        token = torch.stack([row[len(row) - 3 + step] for row in rows])[:, None]
+        out = gqa(token, bias=distances(1, 6 + step + 1), cache=cache)
+        for got, row in zip(out[:, 0], rows, strict=True):
+            n = len(row) - 2 + step
+            assert_close(got, gqa(row[None, :n], bias=Causal() + distances(n, n))[0, -1])
+
+
+class LargestTensor(TorchDispatchMode):
+    """The most numbers that any operation made room for; views make none."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+        made = func(*args, **(kwargs or {}))
+        for tensor in made if isinstance(made, (tuple, list)) else (made,):
+            if isinstance(tensor, Tensor):
+                owned = tensor.untyped_storage().nbytes() // tensor.element_size()
+                given = {t.untyped_storage().data_ptr() for t in args if isinstance(t, Tensor)}
+                if tensor.untyped_storage().data_ptr() not in given:
+                    self.numbers = max(self.numbers, owned)
+        return made
+
+
+@pytest.mark.parametrize("backend", ["torch_sdpa", "tiled"])
+@pytest.mark.parametrize("held", [[512, 512], [512, 300]])
+def test_decoding_makes_no_copy_of_the_keys_for_the_query_heads(backend: str, held: list[int]) -> None:
+    cache, tokens = KVCache(max_length=513), randn(2, 512, 1, 64)
+    cache.append(tokens, tokens)
+    cache.truncate(held)
+    query = randn(2, 1, 16, 64)
+    keys, values, bias = cache.append(tokens[:, :1], tokens[:, :1])
+    with torch.no_grad(), LargestTensor() as largest:
+        attention(query, keys, values, bias, backend=backend)
+    assert largest.numbers <= keys.numel() < 16 * keys.numel()
