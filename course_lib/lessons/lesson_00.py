@@ -10,6 +10,7 @@ import re
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import torch
 
 from course_lib.classroom.exercise import Attempt, Case, Mistake
@@ -60,12 +61,12 @@ __all__ = [
 
 
 def _numbers(answer: Any) -> list[float]:
-    """The numbers of an answer, in whatever it came: a number, a list, a tensor, text such as "1/8"."""
+    """The numbers of an answer, in whatever it came: a number, a list, a tensor or array, text such as "1/8"."""
     if isinstance(answer, str):
-        found = re.findall(r"-?\d+(?:\.\d+)?(?:/\d+)?", answer.replace("−", "-"))
+        found = re.findall(r"-?(?:\d+\.?\d*|\.\d+)(?:e-?\d+|/\d+)?", answer.replace("−", "-"))
         return [float(Fraction(number)) for number in found]
-    if isinstance(answer, torch.Tensor):
-        return [float(number) for number in answer.detach().flatten().tolist()]
+    if isinstance(answer, torch.Tensor | np.ndarray):
+        return _numbers(answer.tolist())
     if isinstance(answer, list | tuple):
         return [number for part in answer for number in _numbers(part)]
     return [float(answer)]
@@ -88,14 +89,36 @@ def _same_sizes(got: Any, wanted: Any) -> bool:
     return _sizes(got) == _sizes(wanted)
 
 
+def _says_it_in_words(attempt: Attempt) -> bool:
+    """Whether an answer is a sentence, such as "5 and 7 do not fit", and no shape such as "2 x 5 x 7"."""
+    answer = attempt.got
+    return isinstance(answer, str) and len(re.findall(r"[^\W\d_xX]", answer.replace("torch.Size", ""))) > 1
+
+
 # --- 0.1 ---------------------------------------------------------------------------------------------------------
+
+SHARES = [0.125, 0.25, 0.625]
+
+
+def _in_per_cent(attempt: Attempt) -> bool:
+    return all(abs(a - 100 * b) <= 0.55 for a, b in zip(_numbers(attempt.got), SHARES, strict=True))
+
+
+def _in_another_order(attempt: Attempt) -> bool:
+    return _same_numbers(sorted(_numbers(attempt.got)), SHARES)
+
+
+def _not_three_in_a_row(attempt: Attempt) -> bool:
+    return isinstance(attempt.got, set | dict) or len(_numbers(attempt.got)) != 3
+
 
 check_shares = LESSON.question(
     "0.1",
     "shares",
-    answer=[0.125, 0.25, 0.625],
+    answer=SHARES,
     same=_same_numbers,
     mistakes=[
+        Mistake("scores", like=lambda: [0.0, 0.6931, 1.6094]),
         Mistake("no_exponential", like=lambda: [0.0, 0.3010, 0.6990]),
         Mistake("not_divided", like=lambda: [1.0, 2.0, 5.0]),
         Mistake("by_largest", like=lambda: [0.2, 0.4, 1.0]),
@@ -103,11 +126,11 @@ check_shares = LESSON.question(
         Mistake("base_two", like=lambda: [0.1765, 0.2853, 0.5382]),
         Mistake("one_each", like=lambda: [0.5, 0.6667, 0.8333]),
         Mistake("winner", like=lambda: [0.0, 0.0, 1.0]),
-        Mistake("per_cent", like=lambda: [12.5, 25.0, 62.5]),
-        Mistake("turned_round", like=lambda: [0.625, 0.25, 0.125]),
+        Mistake("per_cent", when=_in_per_cent),
+        Mistake("turned_round", when=_in_another_order),
         Mistake("minus", like=lambda: [0.5882, 0.2941, 0.1176]),
         Mistake("even", like=lambda: [0.3333, 0.3333, 0.3333]),
-        Mistake("not_three", when=lambda attempt: len(_numbers(attempt.got)) != 3),
+        Mistake("not_three", when=_not_three_in_a_row),
         Mistake("not_one", when=lambda attempt: abs(sum(_numbers(attempt.got)) - 1) > 0.02),
     ],
 )
@@ -120,18 +143,16 @@ def _product_in_another_order(attempt: Attempt) -> bool:
     return sorted(_sizes(attempt.got)) == [2, 5, 7]
 
 
-def _says_that_it_fails(attempt: Attempt) -> bool:
-    return isinstance(attempt.got, str) and not re.search(r"\d", attempt.got)
-
-
 check_product = LESSON.question(
     "0.2",
     "product",
     answer=(2, 5, 7),
     same=_same_sizes,
     mistakes=[
+        Mistake("does_work", when=_says_it_in_words),
         Mistake("keys_first", like=lambda: (2, 7, 5)),
         Mistake("no_batch", like=lambda: (5, 7)),
+        Mistake("no_batch", like=lambda: (1, 5, 7)),
         Mistake("over_words", like=lambda: (2, 8, 8)),
         Mistake("place_by_place", like=lambda: (2, 5, 8)),
         Mistake("place_by_place", like=lambda: (2, 7, 8)),
@@ -140,7 +161,6 @@ check_product = LESSON.question(
         Mistake("turned_key", like=lambda: (2, 8, 7)),
         Mistake("counted", like=lambda: 70),
         Mistake("other_order", when=_product_in_another_order),
-        Mistake("does_work", when=_says_that_it_fails),
     ],
 )
 
@@ -174,10 +194,10 @@ check_slopes = LESSON.question(
     answer=(4, 1, 1),
     same=_same_view,
     mistakes=[
+        Mistake("says_it_works", when=_says_it_in_words),
         Mistake("keys", like=lambda: (4,)),
         Mistake("queries", like=lambda: (4, 1)),
         Mistake("batch", like=lambda: (4, 1, 1, 1)),
-        Mistake("says_it_works", when=_says_that_it_fails),
         Mistake("not_four", when=_not_four_numbers, values=_product_of_sizes),
     ],
 )
@@ -196,6 +216,9 @@ check_addition = LESSON.question(
         Mistake("multiplied", like=lambda: 64.0),
         Mistake("loss", like=lambda: 20.0),
         Mistake("losses", like=lambda: 60.0),
+        Mistake("every_round", like=lambda: [4.0, 8.0, 12.0]),
+        Mistake("every_round", like=lambda: [4.0, 4.0, 4.0]),
+        Mistake("added_twice", like=lambda: 24.0),
         Mistake("weight", like=lambda: 5.0),
         Mistake("cleared", like=lambda: 0.0),
         Mistake("a_step", like=lambda: -12.0),
@@ -216,6 +239,7 @@ check_loss = LESSON.question(
         Mistake("negative", like=lambda: -2.0),
         Mistake("negative", like=lambda: -6.0),
         Mistake("negative", like=lambda: -1.3863),
+        Mistake("negative", like=lambda: -4.1589),
         Mistake("nats", like=lambda: 1.3863),
         Mistake("nats", like=lambda: 4.1589),
         Mistake("base_ten", like=lambda: 0.6021),
@@ -224,6 +248,7 @@ check_loss = LESSON.question(
         Mistake("mean_probability", like=lambda: 0.875),
         Mistake("one_minus", like=lambda: 0.7083),
         Mistake("log_of_mean", like=lambda: 1.7776),
+        Mistake("log_of_mean", like=lambda: 1.2321),
         Mistake("perplexity", like=lambda: 4.0),
         Mistake("product", like=lambda: 0.015625),
         Mistake("last_only", like=lambda: 3.0),

@@ -34,6 +34,7 @@ class Term(NamedTuple):
 
 TERMS = (
     Term("glossary.attention", "অ্যাটেনশন", "01"),
+    Term("glossary.backend", "ব্যাকএন্ড", "00"),
     Term("glossary.bandwidth", "ব্যান্ডউইথ", "09, 10"),
     Term("glossary.batch", "ব্যাচ", "00, 03"),
     Term("glossary.bias", "বায়াস", "01, 05"),
@@ -113,7 +114,8 @@ def meaning(word: str) -> None:
     names = {name.lower(): term for term in TERMS for name in (term.english, term.bangla)}
     found = names.get(wanted) or names.get(wanted.removesuffix("s"))
     if found is not None:
-        print(f"{found.english} · {found.line} · {found.lessons} · {found.bangla}")
+        lesson = f"{_say('glossary_head.lesson')} {found.lessons}"
+        print(f"{found.english} · {found.bangla} · {found.line} · {lesson}")
         return
     near = difflib.get_close_matches(wanted, names, n=3, cutoff=0.6)
     if near:

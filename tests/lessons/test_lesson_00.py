@@ -5,6 +5,7 @@ import math
 import re
 from fractions import Fraction
 
+import numpy as np
 import pytest
 import torch
 
@@ -34,6 +35,7 @@ def test_question_0_1_names_each_wrong_answer():
         lesson_00.LESSON,
         "0.1",
         wrong={
+            "scores": [scores, [0, 0.69, 1.61]],
             "no_exponential": [(scores / scores.sum()).tolist()],
             "not_divided": [scores.exp().tolist(), (1, 2, 5)],
             "by_largest": [(scores - scores.max()).exp()],
@@ -41,11 +43,11 @@ def test_question_0_1_names_each_wrong_answer():
             "base_two": [(2**scores / (2**scores).sum()).tolist()],
             "one_each": [scores.sigmoid()],
             "winner": [[0, 0, 1]],
-            "per_cent": [[12.5, 25, 62.5]],
-            "turned_round": [[0.625, 0.25, 0.125]],
+            "per_cent": [[12.5, 25, 62.5], (12, 25, 63), "12.5%, 25%, 62.5%"],
+            "turned_round": [[0.625, 0.25, 0.125], [0.25, 0.125, 0.625]],
             "minus": [(-scores).softmax(0)],
             "even": [[1 / 3] * 3],
-            "not_three": [0.625, [0.125, 0.625], "five eighths"],
+            "not_three": [0.625, [0.125, 0.625], "five eighths", {0.125, 0.25, 0.625}],
             "not_one": [[0.5, 0.25, 0.625]],
             "common.answer_wrong": [[0.2, 0.3, 0.5], object()],
         },
@@ -54,6 +56,9 @@ def test_question_0_1_names_each_wrong_answer():
             [0.13, 0.25, 0.63],
             (1 / 8, 2 / 8, 5 / 8),
             "1/8, 1/4, 5/8",
+            ".125, .25, .625",
+            "১/৮, ১/৪, ৫/৮",
+            np.array([0.125, 0.25, 0.625]),
             [Fraction(1, 8), Fraction(1, 4), "5/8"],
         ],
     )
@@ -66,7 +71,7 @@ def test_question_0_2_names_each_wrong_answer():
         "0.2",
         wrong={
             "keys_first": [(key @ query.mT).shape],
-            "no_batch": [(5, 7)],
+            "no_batch": [(5, 7), (1, 5, 7)],
             "over_words": [[2, 8, 8]],
             "place_by_place": [[2, 5, 8], (2, 7, 8)],
             "batches_crossed": [(query[:, None] @ key.mT).shape],
@@ -74,10 +79,18 @@ def test_question_0_2_names_each_wrong_answer():
             "turned_key": [key.mT.shape],
             "counted": [70],
             "other_order": [(5, 7, 2)],
-            "does_work": ["error", "they do not fit"],
+            "does_work": ["error", "5 and 7 do not fit", "৫ আর ৭ মেলে না"],
             "common.answer_wrong": [(2, 12, 8), (5, 8, 7), 2],
         },
-        right=[(query @ key.mT).shape, [2, 5, 7], query @ key.mT, "[2, 5, 7]", torch.tensor([2, 5, 7])],
+        right=[
+            (query @ key.mT).shape,
+            [2, 5, 7],
+            query @ key.mT,
+            "[2, 5, 7]",
+            "2 X 5 X 7",
+            torch.tensor([2, 5, 7]),
+            np.array([2, 5, 7]),
+        ],
     )
 
 
@@ -89,7 +102,7 @@ def test_question_0_3_names_each_wrong_answer():
             "keys": [(4,), [1, 4], (1, 1, 1, 4), 4, "[4]"],
             "queries": [(4, 1), (1, 4, 1), [1, 1, -1, 1]],
             "batch": [(4, 1, 1, 1)],
-            "says_it_works": ["the heads"],
+            "says_it_works": ["the heads", "a 4 below the heads"],
             "not_four": [(2, 4, 1, 1), (2, 4, 4, 4), (1, 1, 1)],
             "common.answer_wrong": [(4, 1, 1, 1, 1), (2, 2), (1, 4, 1, 1, 1)],
         },
@@ -118,10 +131,12 @@ def test_question_0_4_names_each_wrong_answer():
             "multiplied": [4**3],
             "loss": [20.0],
             "losses": [60],
+            "every_round": [[4, 8, 12], [4, 4, 4]],
+            "added_twice": [4 + 8 + 12],
             "weight": [5],
             "cleared": [0, "0"],
             "a_step": [-12, 5 - 12],
-            "common.answer_wrong": [24, 3, "twelve"],
+            "common.answer_wrong": [3, 15, "twelve"],
         },
         right=[w.grad, 12, "12", [12.0]],
     )
@@ -134,10 +149,15 @@ def test_question_0_5_names_each_wrong_answer():
         "0.5",
         wrong={
             "summed": [-probabilities.log2().sum()],
-            "negative": [probabilities.log2().mean(), -6, probabilities.log().mean()],
+            "negative": [
+                probabilities.log2().mean(),
+                -6,
+                probabilities.log().mean(),
+                probabilities.log().sum(),
+            ],
             "nats": [-probabilities.log().mean(), -probabilities.log().sum(), 1.39],
             "mean_probability": [probabilities.mean(), 7 / 8],
-            "log_of_mean": [-probabilities.mean().log2()],
+            "log_of_mean": [-probabilities.mean().log2(), -probabilities.mean().log()],
             "perplexity": [4],
             "product": [1 / 64, "1/64"],
             "last_only": [3],
@@ -407,7 +427,8 @@ def test_a_term_is_found_by_either_name(capsys):
     lesson_00.meaning("মাস্ক")
     one, other = capsys.readouterr().out.splitlines()
     assert one == other
-    assert one.startswith("mask · ")
+    assert one.startswith("mask · মাস্ক · ")
+    assert one.endswith(" · lesson 01")
 
 
 def test_an_unknown_term_is_answered_with_those_that_look_like_it(capsys):
