@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 from demo_answers import mask, top_left
 
 from course_lib.classroom import messages
@@ -22,15 +23,15 @@ def test_hints_come_one_by_one_and_end_with_a_sentence(lesson, capsys):
     assert _said(capsys) == [
         "9.1, hint 1 of 2: Which word?",
         "9.1, hint 2 of 2: The last one.",
-        '9.1: that was the last of 2 hints. lesson.solution("9.1") shows one way to write it.',
-        '9.1: that was the last of 2 hints. lesson.solution("9.1") shows one way to write it.',
+        '9.1: that was the last of 2 hints. lesson.solution("9.1") shows a solution.',
+        '9.1: that was the last of 2 hints. lesson.solution("9.1") shows a solution.',
     ]
     assert lesson.state.entry("9.1")["hints"] == 2
 
 
 def test_an_exercise_without_hints_says_so(lesson, capsys):
     lesson.hint("9.2")
-    assert _said(capsys) == ['9.2 has no hints. lesson.solution("9.2") shows one way to write it.']
+    assert _said(capsys) == ['9.2 has no hints. lesson.solution("9.2") shows a solution.']
 
 
 @pytest.mark.parametrize("ask", ["hint", "solution", "restore"])
@@ -90,7 +91,15 @@ def test_accepted_code_can_be_restored_after_a_reset(lesson, capsys):
     Lesson.restore(lesson, "9.1")
     shown = capsys.readouterr().out
     assert shown.startswith("# 9.1, your accepted code of 20")
-    assert 'def mask(q_len, k_len):\n    """[q_len, k_len] of 0 and -inf, bottom-right aligned."""\n' in shown
+    assert 'def my_mask(q_len, k_len):\n    """[q_len, k_len] of 0 and -inf, bottom-right aligned."""\n' in shown
+
+
+def test_an_accepted_answer_to_a_question_can_be_restored(lesson, capsys):
+    check = lesson.question("9.3", "bytes", answer=1)
+    check(torch.tensor(1))
+    capsys.readouterr()
+    lesson.restore("9.3")
+    assert capsys.readouterr().out.endswith("my_bytes = torch.tensor(1)\n")
 
 
 def test_an_unknown_language_is_answered_with_a_sentence(lesson, capsys):

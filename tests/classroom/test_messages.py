@@ -86,8 +86,8 @@ def test_numbers_are_bangla_in_bangla_and_code_is_not():
 def test_an_unknown_key_or_a_missing_value_is_an_error():
     with pytest.raises(CatalogueError, match=r"no message 'common\.nonsense'"):
         say("common.nonsense")
-    with pytest.raises(CatalogueError, match=r"'common\.solved' has no value for the placeholder"):
-        say("common.solved", id="1.1")
+    with pytest.raises(CatalogueError, match=r"'common\.not_yet' has no value for the placeholder"):
+        say("common.not_yet", id="1.1")
 
 
 def test_values_with_braces_are_taken_as_they_are():
