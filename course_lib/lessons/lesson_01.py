@@ -58,7 +58,7 @@ __all__ = [
 
 
 def scores(query, key):
-    """Scaled scores of [q_len, head_dim] queries against [k_len, head_dim] keys: [q_len, k_len]."""
+    """[q_len, k_len] scaled scores of query [q_len, head_dim] and key [k_len, head_dim]."""
     return query @ key.T / math.sqrt(query.shape[-1])
 
 
@@ -89,6 +89,8 @@ check_scores = LESSON.exercise(
         Mistake("by_length", like=wrong.scores_by_queries),
         Mistake("by_length", like=wrong.scores_by_keys),
         Mistake("always_two", like=wrong.scores_by_two),
+        Mistake("power_first", like=wrong.scores_by_half_head_dim),
+        Mistake("power_first", like=wrong.scores_by_head_dim_and_two),
         Mistake("rows_are_keys", like=wrong.scores_of_keys),
         Mistake("already_weights", when=wrong.one_key_gets_all),
         Mistake("already_outputs", like=wrong.scores_and_beyond),
@@ -100,6 +102,7 @@ check_scores = LESSON.exercise(
         Mistake("elementwise", like=wrong.scores_elementwise_unscaled),
         Mistake("one_for_each_query", like=wrong.scores_one_for_each_query),
         Mistake("one_for_each_query", like=wrong.scores_one_for_each_query_unscaled),
+        Mistake("not_added_up", when=wrong.products_of_every_pair),
         Mistake("not_turned", when=wrong.matrices_do_not_fit),
     ],
 )
@@ -109,7 +112,7 @@ check_scores = LESSON.exercise(
 
 
 def causal_weights(scores):
-    """Weights [n, n] of a causal softmax over square scores [n, n]: each row sums to 1, the future gets 0."""
+    """Causal weights [n, n] of scores [n, n]: each row sums to 1, the future gets 0."""
     hidden = torch.ones_like(scores, dtype=torch.bool).triu(1)
     return scores.masked_fill(hidden, -torch.inf).softmax(-1)
 
@@ -144,6 +147,10 @@ check_causal_weights = LESSON.exercise(
         Mistake("transposed", like=wrong.weights_of_transposed_scores),
         Mistake("plus_inf", like=wrong.weights_of_plus_inf),
         Mistake("zero_times_inf", like=wrong.weights_of_zero_times_inf),
+        Mistake("mask_of_six", when=wrong.six_does_not_fit),
+        Mistake("mask_alone", like=wrong.weights_of_the_mask_alone),
+        Mistake("multiplied", like=wrong.weights_of_scores_times_mask),
+        Mistake("multiplied", like=wrong.weights_of_scores_times_minus_inf),
         Mistake("scaled_again", like=wrong.weights_scaled_again, everywhere=False),
         Mistake("own_softmax", when=wrong.nan_at_extreme_scores),
         Mistake("leak", when=wrong.gives_weight_to_the_future, values=wrong.first_leak),
@@ -172,6 +179,7 @@ check_cached_mask = LESSON.exercise(
         Case((5, 3), label="more_queries"),
     ],
     mistakes=[
+        Mistake("if_of_many", when=masks.asks_many_for_one),
         Mistake("absolute", like=masks.mask_by_absolute_shift),
         Mistake("before_all_keys", when=masks.wrong_only_where_queries_are_more),
         Mistake("zero_times_inf", when=masks.holds_nan),
@@ -179,6 +187,8 @@ check_cached_mask = LESSON.exercise(
         Mistake("large_number", when=masks.right_cells_but_finite),
         Mistake("hides_own", like=masks.mask_without_own, everywhere=False),
         Mistake("sees_next", like=masks.mask_of_one_more, everywhere=False),
+        Mistake("no_column", like=masks.mask_without_a_column),
+        Mistake("ones_left", when=masks.right_cells_but_visible_not_zero),
         Mistake("inverted", like=masks.mask_inverted, everywhere=False),
         Mistake("keeps_future", like=masks.mask_of_the_past, everywhere=False),
         Mistake("ones", like=masks.mask_of_ones, everywhere=False),
@@ -225,7 +235,10 @@ check_stable_softmax = LESSON.exercise(
         Mistake("a_logarithm", like=wrong.softmax_logarithm, everywhere=False),
         Mistake("over_columns", like=wrong.softmax_less_the_column_maximum, everywhere=False),
         Mistake("no_exp", like=wrong.softmax_without_exp, everywhere=False),
+        Mistake("if_of_many", when=masks.asks_many_for_one),
         Mistake("overflow", when=wrong.nan_in("large")),
+        Mistake("overflow", when=wrong.overflows_in_python),
+        Mistake("any_for_all", like=wrong.softmax_empty_where_any),
         Mistake("not_its_own", when=wrong.nan_in("far_apart")),
         Mistake("clamped", like=wrong.softmax_clamped, everywhere=False),
         Mistake("too_low_for_half", when=wrong.number_too_large_for_half),
@@ -274,6 +287,8 @@ check_score_bytes = LESSON.exercise(
         Mistake("added", like=wrong.bytes_added),
         Mistake("counts_weights", like=wrong.bytes_with_weights),
         Mistake("other_unit", when=wrong.in_another_unit),
+        Mistake("other_unit", like=wrong.bytes_in_whole_kibibytes),
+        Mistake("other_unit", like=wrong.bytes_in_whole_mebibytes),
         Mistake("misses_double", when=wrong.wrong_for_double),
     ],
 )
@@ -309,9 +324,15 @@ check_window_mask = LESSON.exercise(
         Mistake("one_less", like=masks.window_one_less, everywhere=False, values=masks.window_width),
         Mistake("hides_own", like=masks.window_hides_own, everywhere=False),
         Mistake("hides_own", like=masks.window_hides_own_and_is_short, everywhere=False),
+        Mistake("python_or", when=masks.asks_many_for_one),
+        Mistake("no_column", like=masks.window_without_a_column),
+        Mistake("wraps_around", like=masks.window_that_wraps_around),
+        Mistake("edge_not_shifted", like=masks.window_edge_not_shifted),
+        Mistake("ones_left", when=masks.right_cells_but_visible_not_zero),
         Mistake("no_mask", like=masks.window_of_zeros, everywhere=False),
         Mistake("stands_still", like=masks.window_of_the_last_keys, everywhere=False),
         Mistake("stands_still", like=masks.window_of_the_first_keys, everywhere=False),
+        Mistake("stands_still", like=masks.window_of_the_last_keys_for_all, everywhere=False),
         Mistake("in_blocks", like=masks.window_in_blocks, everywhere=False),
         Mistake("both_sides", like=masks.window_both_sides, everywhere=False),
         Mistake("both_sides", like=masks.window_both_sides_and_wider, everywhere=False),

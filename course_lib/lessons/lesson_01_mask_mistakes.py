@@ -62,6 +62,13 @@ def mask_of_zeros(q_len, k_len):
     return torch.zeros(q_len, k_len)
 
 
+def mask_without_a_column(q_len, k_len):
+    """Compares two rows of numbers, place by place, in place of a column with a row."""
+    return torch.zeros(q_len, k_len).masked_fill(
+        torch.arange(k_len) > torch.arange(q_len) + k_len - q_len, -INF
+    )
+
+
 def right_cells_but_finite(attempt: Attempt) -> bool:
     hidden = attempt.wanted == -torch.inf
     low = attempt.got[hidden]
@@ -74,6 +81,17 @@ def right_cells_but_small(attempt: Attempt) -> bool:
     return bool((attempt.got[hidden] != 0).all() and (attempt.got[hidden] > -100).all()) and bool(
         (attempt.got[~hidden] == 0).all()
     )
+
+
+def right_cells_but_visible_not_zero(attempt: Attempt) -> bool:
+    hidden = attempt.wanted == -torch.inf
+    visible = attempt.got[~hidden]
+    return bool((attempt.got[hidden] == -torch.inf).all() and visible.isfinite().all() and visible.any())
+
+
+def asks_many_for_one(attempt: Attempt) -> bool:
+    """`if`, `and` or `or` on a tensor of several True and False."""
+    return "is ambiguous" in str(attempt.error)
 
 
 def holds_nan(attempt: Attempt) -> bool:
@@ -132,6 +150,30 @@ def window_of_the_last_keys(q_len, k_len, window):
 
 def window_of_the_first_keys(q_len, k_len, window):
     return _mask(_past(q_len, k_len, k_len - q_len) & (torch.arange(k_len) < window))
+
+
+def window_of_the_last_keys_for_all(q_len, k_len, window):
+    return _mask((torch.arange(k_len) >= k_len - window).expand(q_len, k_len))
+
+
+def window_without_a_column(q_len, k_len, window):
+    own, keys = torch.arange(q_len) + k_len - q_len, torch.arange(k_len)
+    return torch.zeros(q_len, k_len).masked_fill((keys > own) | (keys <= own - window), -INF)
+
+
+def window_that_wraps_around(q_len, k_len, window):
+    """A slice whose start is below 0, which Python counts from the end."""
+    mask = torch.full((q_len, k_len), -INF)
+    for i in range(q_len):
+        own = i + k_len - q_len
+        mask[i, own - window + 1 : own + 1] = 0
+    return mask
+
+
+def window_edge_not_shifted(q_len, k_len, window):
+    """Ends at the key on which the query stands, but begins where a square would have it begin."""
+    seen = torch.ones(q_len, k_len, dtype=torch.bool)
+    return _mask(seen.tril(k_len - q_len).triu(1 - window))
 
 
 def window_in_blocks(q_len, k_len, window):

@@ -40,6 +40,16 @@ def scores_by_two(query, key):
     return query @ key.T / 2
 
 
+def scores_by_half_head_dim(query, key):
+    """Python reads head_dim ** 1 / 2 as (head_dim ** 1) / 2."""
+    return query @ key.T / (query.shape[-1] / 2)
+
+
+def scores_by_head_dim_and_two(query, key):
+    """The same without brackets: product / head_dim ** 1 / 2."""
+    return query @ key.T / query.shape[-1] / 2
+
+
 def scores_of_keys(query, key):
     return key @ query.T / math.sqrt(query.shape[-1])
 
@@ -84,6 +94,15 @@ def scores_over_words_unscaled(query, key):
 def one_key_gets_all(attempt: Attempt) -> bool:
     """A softmax over one score is 1, whatever the score."""
     return attempt.got.shape == (1, 1) and float(attempt.got) == 1
+
+
+def products_of_every_pair(attempt: Attempt) -> bool:
+    """One query and one key: their products in place of the sum, as [1, 1, head_dim] or [1, head_dim]."""
+    query, key = attempt.args
+    products = query * key
+    return attempt.got.numel() == products.numel() and any(
+        torch.allclose(attempt.got.flatten(), products.flatten() / scale) for scale in (1, 2)
+    )
 
 
 def matrices_do_not_fit(attempt: Attempt) -> bool:
@@ -133,6 +152,23 @@ def weights_of_transposed_scores(scores):
 
 def weights_of_plus_inf(scores):
     return scores.masked_fill(_future(scores), INF).softmax(-1)
+
+
+def weights_of_the_mask_alone(scores):
+    return masked_scores(torch.zeros_like(scores)).softmax(-1)
+
+
+def weights_of_scores_times_mask(scores):
+    return (scores * masked_scores(torch.zeros_like(scores))).softmax(-1)
+
+
+def weights_of_scores_times_minus_inf(scores):
+    return (scores * masked_scores(torch.ones_like(scores))).softmax(-1)
+
+
+def six_does_not_fit(attempt: Attempt) -> bool:
+    """The 6 by 6 mask of the notebook, used for scores of another size."""
+    return "must match" in str(attempt.error) and "(6)" in str(attempt.error)
 
 
 def weights_of_one_more(scores):
@@ -243,6 +279,15 @@ def softmax_skipping_nan(scores):
     return scores.masked_fill(scores.isnan(), -INF).softmax(-1).nan_to_num(0.0)
 
 
+def softmax_empty_where_any(scores):
+    return scores.softmax(-1).masked_fill((scores == -INF).any(-1, keepdim=True), 0)
+
+
+def overflows_in_python(attempt: Attempt) -> bool:
+    """math.exp raises where torch gives inf."""
+    return isinstance(attempt.error, OverflowError)
+
+
 def forgot_keepdim(attempt: Attempt) -> bool:
     return "must match the size of tensor" in str(attempt.error)
 
@@ -324,6 +369,14 @@ def bytes_added(batch, num_heads, q_len, k_len, dtype):
 
 def bytes_with_weights(batch, num_heads, q_len, k_len, dtype):
     return 2 * batch * num_heads * q_len * k_len * dtype.itemsize
+
+
+def bytes_in_whole_kibibytes(batch, num_heads, q_len, k_len, dtype):
+    return batch * num_heads * q_len * k_len * dtype.itemsize // 2**10
+
+
+def bytes_in_whole_mebibytes(batch, num_heads, q_len, k_len, dtype):
+    return batch * num_heads * q_len * k_len * dtype.itemsize // 2**20
 
 
 def in_another_unit(attempt: Attempt) -> bool:

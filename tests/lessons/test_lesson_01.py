@@ -1,8 +1,7 @@
-"""Lesson 01: every exercise knows its wrong answers, takes each right one, and the pictures show what they say."""
+"""Lesson 01: the exercises on scores, softmax and bytes know their wrong answers and take each right one."""
 
 import math
 
-import pytest
 import torch
 import torch.nn.functional as F
 
@@ -10,7 +9,6 @@ from course_lib.attention import Causal
 from course_lib.classroom.contract import assert_exercise
 from course_lib.lessons import lesson_01
 from course_lib.lessons import lesson_01_mistakes as wrong
-from course_lib.lessons.lesson_01_pictures import WORDS
 
 INF = math.inf
 
@@ -68,6 +66,14 @@ def test_exercise_1_1_names_each_wrong_answer():
             "multiplied": [wrong.scores_multiplied],
             "by_length": [wrong.scores_by_queries, wrong.scores_by_keys],
             "always_two": [wrong.scores_by_two, scores_by_hand_for_four],
+            "power_first": [
+                lambda query, key: query @ key.T / (query.shape[-1] ** 1 / 2),
+                lambda query, key: query @ key.T / query.shape[-1] ** 1 / 2,
+            ],
+            "not_added_up": [
+                lambda query, key: query[:, None] * key[None],
+                lambda query, key: (query[:, None] * key[None]).sum(1) / math.sqrt(query.shape[-1]),
+            ],
             "rows_are_keys": [wrong.scores_of_keys],
             "already_weights": [
                 lambda query, key: scores_by_einsum(query, key).softmax(-1),
@@ -142,6 +148,11 @@ def weights_in_place(scores):
     return scores.softmax(-1)
 
 
+def weights_shared_evenly(scores):
+    seen = torch.ones_like(scores).tril()
+    return seen / seen.sum(-1, keepdim=True)
+
+
 def weights_of_one_step(scores):
     return scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -INF).softmax(-1)[-1]
 
@@ -170,6 +181,12 @@ def test_exercise_1_2_names_each_wrong_answer():
             "own_softmax": [weights_by_hand, weights_by_hand_less_the_global_maximum],
             "zero_times_inf": [wrong.weights_of_zero_times_inf],
             "scaled_again": [wrong.weights_scaled_again],
+            "mask_of_six": [lambda s: (s + Causal().materialize(6, 6)[0, 0]).softmax(-1)],
+            "mask_alone": [wrong.weights_of_the_mask_alone, weights_shared_evenly],
+            "multiplied": [
+                lambda s: (s * Causal().materialize(*s.shape)[0, 0]).softmax(-1),
+                wrong.weights_of_scores_times_minus_inf,
+            ],
             "common.modified_input": [weights_in_place],
             "leak": [weights_with_minus_100, weights_with_minus_100_added],
             "common.wrong_shape": [weights_of_one_step],
@@ -232,6 +249,28 @@ def softmax_less_the_mean(scores):
     return shares / shares.sum(-1, keepdim=True)
 
 
+def softmax_by_math_exp(scores):
+    rows = [[math.exp(x) for x in row] for row in scores.tolist()]
+    return torch.tensor([[x / sum(row) for x in row] for row in rows])
+
+
+def softmax_with_if(scores):
+    top = scores.amax(-1, keepdim=True)
+    if top == -INF:
+        top = 0
+    return softmax_naive(scores - top)
+
+
+def softmax_zero_over_zero(scores):
+    top = scores.amax(-1, keepdim=True)
+    return softmax_naive(scores - top.masked_fill(top == -INF, 0))
+
+
+def softmax_empty_by_any(scores):
+    sees_nothing = torch.isneginf(scores).any(1)
+    return torch.where(sees_nothing[:, None], 0.0, scores.softmax(-1))
+
+
 def softmax_in_float64(scores):
     shares = scores.double().exp()
     return shares / shares.sum(-1, keepdim=True)
@@ -246,9 +285,12 @@ def test_exercise_1_4_names_each_wrong_answer():
                 softmax_naive,
                 softmax_less_the_mean,
                 softmax_in_float64,
+                softmax_by_math_exp,
                 lambda s: softmax_naive(s - s[:, :1]),
                 lambda s: softmax_naive(s - s.amin(-1, keepdim=True)),
             ],
+            "any_for_all": [wrong.softmax_empty_where_any, softmax_empty_by_any],
+            "if_of_many": [softmax_with_if],
             "not_its_own": [
                 lambda s: softmax_naive(s - s.max()),
                 lambda s: softmax_naive(s - s.abs().amax(-1, keepdim=True)),
@@ -262,7 +304,7 @@ def test_exercise_1_4_names_each_wrong_answer():
             "not_divided": [wrong.softmax_not_divided],
             "a_logarithm": [wrong.softmax_logarithm],
             "clamped": [wrong.softmax_clamped],
-            "empty_nan": [wrong.softmax_nan_where_empty],
+            "empty_nan": [wrong.softmax_nan_where_empty, softmax_zero_over_zero],
             "empty_even": [wrong.softmax_even_where_empty],
             "hides_nan": [wrong.softmax_without_nan, wrong.softmax_skipping_nan],
             "max_pair": [softmax_with_max_pair],
@@ -320,60 +362,13 @@ def test_exercise_1_5_names_each_wrong_answer():
             "q_squared": [wrong.bytes_of_queries_squared],
             "k_squared": [wrong.bytes_of_keys_squared],
             "added": [wrong.bytes_added],
-            "other_unit": [with_mebibytes],
+            "other_unit": [
+                with_mebibytes,
+                wrong.bytes_in_whole_kibibytes,
+                wrong.bytes_in_whole_mebibytes,
+            ],
             "counts_weights": [wrong.bytes_with_weights],
             "common.wrong_type": [as_text],
         },
         right=[by_finfo, by_a_tensor_of_no_memory, by_element_size, by_loop],
     )
-
-
-# --- pictures ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("align", ["top-left", "bottom-right"])
-@pytest.mark.parametrize("window", ["off", "1", "3"])
-def test_the_explorer_fills_as_many_cells_as_the_mask_lets_through(align, window):
-    for queries in range(1, 7):
-        for keys in range(1, 7):
-            width = None if window == "off" else int(window)
-            visible = int((Causal(align, width).materialize(queries, keys) == 0).sum())
-            html = lesson_01.render_mask_explorer(queries, keys, align, window)
-            assert html.count("•") == visible
-            assert f"{visible} of {queries * keys} cells" in html
-
-
-def test_the_explorer_says_which_queries_see_nothing():
-    assert "see nothing: 2" in lesson_01.render_mask_explorer(6, 4, "bottom-right", "off")
-    assert "see nothing" not in lesson_01.render_mask_explorer(4, 6, "bottom-right", "off")
-
-
-def test_the_explorer_names_the_wrong_corner_for_a_cache():
-    assert "For a cache this is wrong" in lesson_01.render_mask_explorer(2, 5, "top-left", "off")
-    assert "For a cache" not in lesson_01.render_mask_explorer(2, 5, "bottom-right", "off")
-
-
-def test_the_explorer_shows_the_sentence_word_by_word():
-    html = lesson_01.render_mask_explorer(6, 6, "bottom-right", "off")
-    assert all(word in html for word in WORDS)
-
-
-def test_moving_a_control_of_the_explorer_changes_its_picture(capsys):
-    explorer = lesson_01.mask_explorer()
-    explorer.set(align="bottom-right")
-    assert "the picture has changed" in capsys.readouterr().out
-
-
-def test_weights_of_zero_are_left_blank():
-    weights = torch.tensor([[1.0, 0.0], [0.25, 0.75]])
-    html = lesson_01.weights_figure([("causal", weights)], ["এক", "দুই"]).html
-    assert "3 of 4 cells are above 0" in html
-    assert "0.00" not in html
-
-
-def test_the_tiles_above_the_diagonal_are_counted_as_hidden():
-    assert "28 are wholly hidden" in lesson_01.tiles_figure(2048, 256).html
-
-
-def test_a_score_grid_with_equal_scores_can_be_drawn():
-    assert "0.0" in lesson_01.scores_figure(torch.zeros(2, 2), ["এক", "দুই"]).html

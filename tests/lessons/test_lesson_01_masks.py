@@ -73,6 +73,24 @@ def mask_that_wraps_around(q_len, k_len):
     return torch.zeros(q_len, k_len).masked_fill(torch.arange(k_len) > stands_on, -INF)
 
 
+def mask_by_slices(q_len, k_len):
+    """Right until the slice begins below 0."""
+    mask = torch.zeros(q_len, k_len)
+    for i in range(q_len):
+        mask[i, i + k_len - q_len + 1 :] = -INF
+    return mask
+
+
+def mask_with_ones_left(q_len, k_len):
+    mask = torch.ones(q_len, k_len).tril(k_len - q_len)
+    mask[mask == 0] = -INF
+    return mask
+
+
+def mask_with_if(q_len, k_len):
+    return -INF if torch.arange(k_len) > torch.arange(q_len)[:, None] + k_len - q_len else 0
+
+
 def mask_of_all_for_one_query(q_len, k_len):
     """Top-left, except that a single query sees everything: what many caches do."""
     return torch.zeros(q_len, k_len) if q_len == 1 else masks.mask_top_left(q_len, k_len)
@@ -87,7 +105,11 @@ def test_exercise_1_3_names_each_wrong_answer():
             "before_all_keys": [
                 lambda q_len, k_len: torch.full((q_len, k_len), -INF).triu(max(k_len - q_len, 0) + 1),
                 mask_that_wraps_around,
+                mask_by_slices,
             ],
+            "no_column": [masks.mask_without_a_column],
+            "if_of_many": [mask_with_if],
+            "ones_left": [mask_with_ones_left],
             "all_hidden": [masks.mask_of_everything],
             "absolute": [masks.mask_by_absolute_shift],
             "shifted_back": [masks.mask_shifted_back],
@@ -145,6 +167,20 @@ def window_of_a_billion(q_len, k_len, window):
     return window_by_loop(q_len, k_len, window).clamp(min=-1e9)
 
 
+def window_of_two_masks_unshifted(q_len, k_len, window):
+    return lesson_01.cached_mask(q_len, k_len) + torch.full((q_len, k_len), -INF).tril(-window)
+
+
+def window_with_or(q_len, k_len, window):
+    own, keys = torch.arange(q_len)[:, None] + k_len - q_len, torch.arange(k_len)
+    return torch.zeros(q_len, k_len).masked_fill((keys > own) or (keys <= own - window), -INF)
+
+
+def window_without_brackets(q_len, k_len, window):
+    own, keys = torch.arange(q_len)[:, None] + k_len - q_len, torch.arange(k_len)
+    return torch.zeros(q_len, k_len).masked_fill(keys > own | keys <= own - window, -INF)
+
+
 def window_transposed(q_len, k_len, window):
     return window_by_loop(q_len, k_len, window).T
 
@@ -167,7 +203,16 @@ def test_exercise_1_6_names_each_wrong_answer():
                 lambda q_len, k_len, window: (window_by_bands(q_len, k_len, window) != 0).float() * -INF,
             ],
             "no_mask": [masks.window_of_zeros],
-            "stands_still": [masks.window_of_the_last_keys, masks.window_of_the_first_keys],
+            "stands_still": [
+                masks.window_of_the_last_keys,
+                masks.window_of_the_first_keys,
+                masks.window_of_the_last_keys_for_all,
+            ],
+            "wraps_around": [masks.window_that_wraps_around],
+            "edge_not_shifted": [masks.window_edge_not_shifted, window_of_two_masks_unshifted],
+            "no_column": [masks.window_without_a_column],
+            "python_or": [window_with_or, window_without_brackets],
+            "ones_left": [lambda q_len, k_len, window: window_by_loop(q_len, k_len, window) + 1],
             "in_blocks": [masks.window_in_blocks],
             "ones": [lambda q_len, k_len, window: (window_by_loop(q_len, k_len, window) == 0).float()],
             "hides_own": [masks.window_hides_own, masks.window_hides_own_and_is_short],
