@@ -15,7 +15,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, SupportsIndex
 
 import torch
 from jaxtyping import Float
@@ -186,7 +186,7 @@ class Band(AttentionBias):
 
     adds_scores = False
 
-    def __init__(self, left: int | None, right: int | None, align: str | None) -> None:
+    def __init__(self, left: SupportsIndex | None, right: SupportsIndex | None, align: str | None) -> None:
         if align not in (None, TOP_LEFT, BOTTOM_RIGHT):
             raise ValueError(
                 f"align: expected 'top-left', 'bottom-right' or None, got {align!r}. "
@@ -196,13 +196,13 @@ class Band(AttentionBias):
         self.align = align
 
     @staticmethod
-    def _limit(name: str, keys: int | None) -> int | None:
-        keys = None if keys is None else as_whole_number(name, keys)
-        if keys is not None and keys < 0:
+    def _limit(name: str, keys: SupportsIndex | None) -> int | None:
+        limit = None if keys is None else as_whole_number(name, keys)
+        if limit is not None and limit < 0:
             raise ValueError(
-                f"{name}: expected 0 or more keys beside a query's own, or None for no limit, got {keys}."
+                f"{name}: expected 0 or more keys beside a query's own, or None for no limit, got {limit}."
             )
-        return keys
+        return limit
 
     def __repr__(self) -> str:
         return f"Band(left={self.left}, right={self.right}, align={self.align!r})"
@@ -257,15 +257,14 @@ class Causal(Band):
     query 0 on key 0, ``"bottom-right"`` the last query on the last key. Without it, a rectangle is refused.
     """
 
-    def __init__(self, align: str | None = None, window: int | None = None) -> None:
-        window = None if window is None else as_whole_number("window", window)
-        if window is not None and window < 1:
+    def __init__(self, align: str | None = None, window: SupportsIndex | None = None) -> None:
+        self.window = None if window is None else as_whole_number("window", window)
+        if self.window is not None and self.window < 1:
             raise ValueError(
-                f"window: expected at least 1 (a query's own key is counted), got {window}. "
+                f"window: expected at least 1 (a query's own key is counted), got {self.window}. "
                 "Leave window out to see everything before the query."
             )
-        super().__init__(left=None if window is None else window - 1, right=0, align=align)
-        self.window = window
+        super().__init__(left=None if self.window is None else self.window - 1, right=0, align=align)
 
     def __repr__(self) -> str:
         window = "" if self.window is None else f"window={self.window}"

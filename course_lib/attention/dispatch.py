@@ -41,7 +41,8 @@ def attention(
     trained without it inside attention.
 
     ``backend`` is ``"auto"`` (the first of ``available_backends`` that can run this call exactly) or the name of
-    one. Raises ValueError or TypeError that names the argument, what was expected, what came and what to do.
+    one. Only ``"reference"`` can be differentiated twice, or by ``torch.func``. Raises ValueError or TypeError that
+    names the argument, what was expected, what came and what to do.
     """
     out, lse = _attend(query, key, value, bias, scale, backend, return_lse)
     return (out, lse) if return_lse else out
@@ -72,7 +73,8 @@ def _attend(query, key, value, bias, scale, backend, return_lse) -> tuple[Tensor
 def available_backends(query, key, value, bias=None, *, training: bool = False) -> dict[str, str]:
     """For each backend ``"ok"`` or the reason why it cannot run this call; ``auto`` takes the first that is ok.
 
-    ``training``: whether a backward will follow. Raises as :func:`attention` does for arguments that fit nothing.
+    ``training``: whether a backward will follow. A log-sum-exp is not asked for here: with ``return_lse`` fewer
+    backends can run the call. Raises as :func:`attention` does for arguments that fit nothing.
     """
     call = Call.of(query, key, value, bias, training=training)
     return {name: _why_not(name, call) or "ok" for name in BACKENDS}
