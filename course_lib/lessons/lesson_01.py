@@ -1,7 +1,7 @@
 """Exercises of lesson 01, causal masking: scores, weights, masks, a softmax that holds, bytes, windows.
 
 The pictures and the widget of the lesson are in `lesson_01_pictures`, the wrong answers that the checks know by
-name in `lesson_01_mistakes` and `lesson_01_mask_mistakes`.
+name in `lesson_01_mistakes`, `lesson_01_mask_mistakes` and `lesson_01_softmax_mistakes`.
 """
 
 import math
@@ -12,6 +12,7 @@ from course_lib.classroom.exercise import Case, Mistake
 from course_lib.classroom.lesson import Lesson
 from course_lib.lessons import lesson_01_mask_mistakes as masks
 from course_lib.lessons import lesson_01_mistakes as wrong
+from course_lib.lessons import lesson_01_softmax_mistakes as softmaxes
 from course_lib.lessons.lesson_01_pictures import (
     corner_figure,
     decode_figure,
@@ -103,6 +104,7 @@ check_scores = LESSON.exercise(
         Mistake("one_for_each_query", like=wrong.scores_one_for_each_query),
         Mistake("one_for_each_query", like=wrong.scores_one_for_each_query_unscaled),
         Mistake("not_added_up", when=wrong.products_of_every_pair),
+        Mistake("return_in_loop", when=masks.only_the_first_row),
         Mistake("not_turned", when=wrong.matrices_do_not_fit),
     ],
 )
@@ -187,6 +189,7 @@ check_cached_mask = LESSON.exercise(
         Mistake("large_number", when=masks.right_cells_but_finite),
         Mistake("hides_own", like=masks.mask_without_own, everywhere=False),
         Mistake("sees_next", like=masks.mask_of_one_more, everywhere=False),
+        Mistake("return_in_loop", when=masks.only_the_first_row),
         Mistake("no_column", like=masks.mask_without_a_column),
         Mistake("ones_left", when=masks.right_cells_but_visible_not_zero),
         Mistake("inverted", like=masks.mask_inverted, everywhere=False),
@@ -226,26 +229,28 @@ check_stable_softmax = LESSON.exercise(
         Case(lambda: (torch.tensor([[torch.nan, 1.0, 2.0], [0.0, 1.0, 0.0]]),), label="nan_stays"),
     ],
     mistakes=[
-        Mistake("max_pair", when=wrong.took_the_pair),
-        Mistake("keepdim", when=wrong.forgot_keepdim),
-        Mistake("over_rows", like=wrong.softmax_over_rows, everywhere=False),
-        Mistake("over_all", like=wrong.softmax_over_all, everywhere=False),
-        Mistake("sums_all", like=wrong.softmax_sum_of_all, everywhere=False),
-        Mistake("not_divided", like=wrong.softmax_not_divided, everywhere=False),
-        Mistake("a_logarithm", like=wrong.softmax_logarithm, everywhere=False),
-        Mistake("over_columns", like=wrong.softmax_less_the_column_maximum, everywhere=False),
-        Mistake("no_exp", like=wrong.softmax_without_exp, everywhere=False),
+        Mistake("max_pair", when=softmaxes.took_the_pair),
+        Mistake("keepdim", when=softmaxes.forgot_keepdim),
+        Mistake("over_rows", like=softmaxes.softmax_over_rows, everywhere=False),
+        Mistake("over_all", like=softmaxes.softmax_over_all, everywhere=False),
+        Mistake("sums_all", like=softmaxes.softmax_sum_of_all, everywhere=False),
+        Mistake("not_divided", like=softmaxes.softmax_not_divided, everywhere=False),
+        Mistake("a_logarithm", like=softmaxes.softmax_logarithm, everywhere=False),
+        Mistake("over_columns", like=softmaxes.softmax_less_the_column_maximum, everywhere=False),
+        Mistake("no_exp", like=softmaxes.softmax_without_exp, everywhere=False),
         Mistake("if_of_many", when=masks.asks_many_for_one),
-        Mistake("overflow", when=wrong.nan_in("large")),
-        Mistake("overflow", when=wrong.overflows_in_python),
-        Mistake("any_for_all", like=wrong.softmax_empty_where_any),
-        Mistake("not_its_own", when=wrong.nan_in("far_apart")),
-        Mistake("clamped", like=wrong.softmax_clamped, everywhere=False),
-        Mistake("too_low_for_half", when=wrong.number_too_large_for_half),
-        Mistake("empty_nan", like=wrong.softmax_nan_where_empty, everywhere=False),
-        Mistake("empty_even", like=wrong.softmax_even_where_empty, everywhere=False),
-        Mistake("hides_nan", like=wrong.softmax_without_nan, everywhere=False),
-        Mistake("hides_nan", like=wrong.softmax_skipping_nan, everywhere=False),
+        Mistake("overflow", when=softmaxes.nan_in("large")),
+        Mistake("overflow", when=softmaxes.overflows_in_python),
+        Mistake("any_for_all", like=softmaxes.softmax_empty_where_any),
+        Mistake("not_its_own", when=softmaxes.nan_in("far_apart")),
+        Mistake("other_sum", like=softmaxes.softmax_divided_by_unshifted_sum, everywhere=False),
+        Mistake("minus_inf_as_zero", like=softmaxes.softmax_with_minus_inf_as_zero),
+        Mistake("clamped", like=softmaxes.softmax_clamped, everywhere=False),
+        Mistake("too_low_for_half", when=softmaxes.number_too_large_for_half),
+        Mistake("empty_nan", like=softmaxes.softmax_nan_where_empty, everywhere=False),
+        Mistake("empty_even", like=softmaxes.softmax_even_where_empty, everywhere=False),
+        Mistake("hides_nan", like=softmaxes.softmax_without_nan, everywhere=False),
+        Mistake("hides_nan", like=softmaxes.softmax_skipping_nan, everywhere=False),
     ],
 )
 
@@ -326,7 +331,9 @@ check_window_mask = LESSON.exercise(
         Mistake("hides_own", like=masks.window_hides_own_and_is_short, everywhere=False),
         Mistake("python_or", when=masks.asks_many_for_one),
         Mistake("no_column", like=masks.window_without_a_column),
+        Mistake("return_in_loop", when=masks.only_the_first_row),
         Mistake("wraps_around", like=masks.window_that_wraps_around),
+        Mistake("wraps_around", like=masks.window_of_negative_keys),
         Mistake("edge_not_shifted", like=masks.window_edge_not_shifted),
         Mistake("ones_left", when=masks.right_cells_but_visible_not_zero),
         Mistake("no_mask", like=masks.window_of_zeros, everywhere=False),

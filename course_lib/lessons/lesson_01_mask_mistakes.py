@@ -72,7 +72,7 @@ def mask_without_a_column(q_len, k_len):
 def right_cells_but_finite(attempt: Attempt) -> bool:
     hidden = attempt.wanted == -torch.inf
     low = attempt.got[hidden]
-    rest_is_zero = bool((attempt.got[~hidden] == 0).all())
+    rest_is_zero = attempt.got.is_floating_point() and bool((attempt.got[~hidden] == 0).all())
     return bool(low.isfinite().any()) and bool((low <= -100).all()) and rest_is_zero
 
 
@@ -87,6 +87,17 @@ def right_cells_but_visible_not_zero(attempt: Attempt) -> bool:
     hidden = attempt.wanted == -torch.inf
     visible = attempt.got[~hidden]
     return bool((attempt.got[hidden] == -torch.inf).all() and visible.isfinite().all() and visible.any())
+
+
+def only_the_first_row(attempt: Attempt) -> bool:
+    """Row 0 is right and the rest was never filled: `return` stands inside the loop."""
+    rest = attempt.got[1:]
+    return (
+        attempt.got.shape == attempt.wanted.shape
+        and torch.allclose(attempt.got[0].float(), attempt.wanted[0].float(), atol=1e-5)
+        and len(rest) > 0
+        and bool((rest == rest.flatten()[0]).all())
+    )
 
 
 def asks_many_for_one(attempt: Attempt) -> bool:
@@ -167,6 +178,16 @@ def window_that_wraps_around(q_len, k_len, window):
     for i in range(q_len):
         own = i + k_len - q_len
         mask[i, own - window + 1 : own + 1] = 0
+    return mask
+
+
+def window_of_negative_keys(q_len, k_len, window):
+    """The same in a loop over keys: key -1 is the last one."""
+    mask = torch.full((q_len, k_len), -INF)
+    for i in range(q_len):
+        own = i + k_len - q_len
+        for j in range(own - window + 1, own + 1):
+            mask[i, j] = 0
     return mask
 
 

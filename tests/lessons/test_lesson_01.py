@@ -9,6 +9,7 @@ from course_lib.attention import Causal
 from course_lib.classroom.contract import assert_exercise
 from course_lib.lessons import lesson_01
 from course_lib.lessons import lesson_01_mistakes as wrong
+from course_lib.lessons import lesson_01_softmax_mistakes as softmaxes
 
 INF = math.inf
 
@@ -52,6 +53,22 @@ def scores_by_hand_for_four(query, key):
     return query @ key.T / math.sqrt(4)
 
 
+def scores_by_loop_not_added_up(query, key):
+    table = torch.zeros(len(query), len(key))
+    for i in range(len(query)):
+        for j in range(len(key)):
+            table[i, j] = query[i] * key[j]
+    return table
+
+
+def scores_of_the_first_query(query, key):
+    table = torch.zeros(len(query), len(key))
+    for i in range(len(query)):
+        for j in range(len(key)):
+            table[i, j] = query[i] @ key[j] / math.sqrt(query.shape[-1])
+        return table
+
+
 def scores_normalised(query, key):
     return F.cosine_similarity(query[:, None], key[None], dim=-1)
 
@@ -73,7 +90,9 @@ def test_exercise_1_1_names_each_wrong_answer():
             "not_added_up": [
                 lambda query, key: query[:, None] * key[None],
                 lambda query, key: (query[:, None] * key[None]).sum(1) / math.sqrt(query.shape[-1]),
+                scores_by_loop_not_added_up,
             ],
+            "return_in_loop": [scores_of_the_first_query],
             "rows_are_keys": [wrong.scores_of_keys],
             "already_weights": [
                 lambda query, key: scores_by_einsum(query, key).softmax(-1),
@@ -289,24 +308,26 @@ def test_exercise_1_4_names_each_wrong_answer():
                 lambda s: softmax_naive(s - s[:, :1]),
                 lambda s: softmax_naive(s - s.amin(-1, keepdim=True)),
             ],
-            "any_for_all": [wrong.softmax_empty_where_any, softmax_empty_by_any],
+            "any_for_all": [softmaxes.softmax_empty_where_any, softmax_empty_by_any],
             "if_of_many": [softmax_with_if],
             "not_its_own": [
                 lambda s: softmax_naive(s - s.max()),
                 lambda s: softmax_naive(s - s.abs().amax(-1, keepdim=True)),
             ],
-            "over_columns": [wrong.softmax_less_the_column_maximum],
-            "no_exp": [wrong.softmax_without_exp],
+            "over_columns": [softmaxes.softmax_less_the_column_maximum],
+            "no_exp": [softmaxes.softmax_without_exp],
             "too_low_for_half": [lambda s: s.masked_fill(s == -INF, -1e9).softmax(-1)],
-            "over_rows": [wrong.softmax_over_rows],
-            "over_all": [wrong.softmax_over_all],
-            "sums_all": [wrong.softmax_sum_of_all],
-            "not_divided": [wrong.softmax_not_divided],
-            "a_logarithm": [wrong.softmax_logarithm],
-            "clamped": [wrong.softmax_clamped],
-            "empty_nan": [wrong.softmax_nan_where_empty, softmax_zero_over_zero],
-            "empty_even": [wrong.softmax_even_where_empty],
-            "hides_nan": [wrong.softmax_without_nan, wrong.softmax_skipping_nan],
+            "over_rows": [softmaxes.softmax_over_rows],
+            "over_all": [softmaxes.softmax_over_all],
+            "sums_all": [softmaxes.softmax_sum_of_all],
+            "not_divided": [softmaxes.softmax_not_divided],
+            "a_logarithm": [softmaxes.softmax_logarithm],
+            "clamped": [softmaxes.softmax_clamped],
+            "other_sum": [softmaxes.softmax_divided_by_unshifted_sum],
+            "minus_inf_as_zero": [softmaxes.softmax_with_minus_inf_as_zero],
+            "empty_nan": [softmaxes.softmax_nan_where_empty, softmax_zero_over_zero],
+            "empty_even": [softmaxes.softmax_even_where_empty],
+            "hides_nan": [softmaxes.softmax_without_nan, softmaxes.softmax_skipping_nan],
             "max_pair": [softmax_with_max_pair],
             "keepdim": [softmax_without_keepdim],
         },

@@ -81,6 +81,13 @@ def mask_by_slices(q_len, k_len):
     return mask
 
 
+def mask_of_the_first_query(q_len, k_len):
+    mask = torch.zeros(q_len, k_len)
+    for i in range(q_len):
+        mask[i] = mask_by_loop(q_len, k_len)[i]
+        return mask
+
+
 def mask_with_ones_left(q_len, k_len):
     mask = torch.ones(q_len, k_len).tril(k_len - q_len)
     mask[mask == 0] = -INF
@@ -108,6 +115,7 @@ def test_exercise_1_3_names_each_wrong_answer():
                 mask_by_slices,
             ],
             "no_column": [masks.mask_without_a_column],
+            "return_in_loop": [mask_of_the_first_query],
             "if_of_many": [mask_with_if],
             "ones_left": [mask_with_ones_left],
             "all_hidden": [masks.mask_of_everything],
@@ -131,7 +139,10 @@ def test_exercise_1_3_names_each_wrong_answer():
             "plus_inf": [lambda q_len, k_len: -mask_by_loop(q_len, k_len)],
             "large_number": [mask_of_a_billion, mask_of_the_lowest_number],
             "common.bool_for_float": [mask_of_bools],
-            "common.integer_for_float": [mask_of_integers],
+            "common.integer_for_float": [
+                mask_of_integers,
+                lambda q_len, k_len: mask_of_a_billion(q_len, k_len).long(),
+            ],
             "common.wrong_shape": [mask_of_four_sizes],
         },
         right=[mask_by_loop, mask_by_triu, mask_by_slicing, mask_by_library, mask_by_flipping],
@@ -171,6 +182,14 @@ def window_of_two_masks_unshifted(q_len, k_len, window):
     return lesson_01.cached_mask(q_len, k_len) + torch.full((q_len, k_len), -INF).tril(-window)
 
 
+def window_of_the_first_query(q_len, k_len, window):
+    mask = torch.full((q_len, k_len), -INF)
+    for i in range(q_len):
+        own = i + k_len - q_len
+        mask[i, max(0, own - window + 1) : own + 1] = 0
+        return mask
+
+
 def window_with_or(q_len, k_len, window):
     own, keys = torch.arange(q_len)[:, None] + k_len - q_len, torch.arange(k_len)
     return torch.zeros(q_len, k_len).masked_fill((keys > own) or (keys <= own - window), -INF)
@@ -208,7 +227,8 @@ def test_exercise_1_6_names_each_wrong_answer():
                 masks.window_of_the_first_keys,
                 masks.window_of_the_last_keys_for_all,
             ],
-            "wraps_around": [masks.window_that_wraps_around],
+            "wraps_around": [masks.window_that_wraps_around, masks.window_of_negative_keys],
+            "return_in_loop": [window_of_the_first_query],
             "edge_not_shifted": [masks.window_edge_not_shifted, window_of_two_masks_unshifted],
             "no_column": [masks.window_without_a_column],
             "python_or": [window_with_or, window_without_brackets],
