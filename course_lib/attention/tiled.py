@@ -19,7 +19,7 @@ Tiles in which nothing is visible are never touched, and a bias that is zero in 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -28,6 +28,7 @@ from torch import Tensor
 
 from .bias import NEG_INF, AttentionBias, Block, Grid
 from .call import innermost_blocks, take_keys
+from .layout import cut, heads_first, put_back, rows_of
 from .reference import accumulation_dtype, finite, seen_nonfinite, zero_nonfinite
 
 SCORES_PER_TILE = 2**19
@@ -223,47 +224,6 @@ class _Problem:
         return tile.unflatten(1, (num_kv_heads, self.groups) if tile.shape[1] > 1 else (1, 1))
 
 
-def _tiles(positions: range, size: int) -> Iterator[range]:
-    """Even runs of ``size`` positions to nearly twice as many: one long tile beats one and a remainder."""
-    count = max(1, len(positions) // size) if positions else 0
-    for i in range(count):
-        yield positions[len(positions) * i // count : len(positions) * (i + 1) // count]
-
-
-def _heads_first(
-    tensor: Tensor, sequences: range, positions: range, groups: int, dtype: torch.dtype
-) -> Tensor:
-    """[run * kv heads, groups * positions, head_dim] of a [batch, length, heads, head_dim]: what bmm multiplies.
-
-    A view where it can be one (a run of one sequence, no groups, the right dtype).
-    """
-    part = tensor[sequences.start : sequences.stop, positions.start : positions.stop].to(dtype)
-    run, length, heads, dim = part.shape
-    part = part.unflatten(2, (heads // groups, groups)).permute(0, 2, 3, 1, 4)
-    return part.reshape(run * (heads // groups), groups * length, dim)
-
-
-def _rows(tensor: Tensor, sequences: range, queries: range, groups: int) -> Tensor:
-    """[run * kv heads, groups * rows, 1] of a [batch, heads, length]."""
-    part = tensor[sequences.start : sequences.stop, :, queries.start : queries.stop]
-    run, heads, length = part.shape
-    return part.reshape(run * (heads // groups), groups * length, 1)
-
-
-def _put(
-    into: Tensor, sequences: range, positions: range, groups: int, part: Tensor, add: bool = False
-) -> None:
-    """The inverse of ``_heads_first``: write (or add) a tile back into [batch, length, heads, dim]."""
-    to = into[sequences.start : sequences.stop, positions.start : positions.stop]
-    run, length, heads, dim = to.shape
-    part = part.view(run, heads // groups, groups, length, dim).permute(0, 3, 1, 2, 4)
-    to = to.unflatten(2, (heads // groups, groups))
-    if add:
-        to.add_(part)
-    else:
-        to.copy_(part)
-
-
 def _exp_(x: Tensor) -> Tensor:
     """exp in place, as a power of 2: where weights vanish, PyTorch's exp on a CPU is thirty times slower."""
     return x.mul_(LOG2_E).exp2_()
@@ -292,15 +252,15 @@ def _forward_block(
     kv_heads = key.shape[2]
     runs, row_count, column_count = problem.units()
     for run in runs:
-        for queries in _tiles(range(problem.grid.q_len), row_count):
-            q = _heads_first(query, run, queries, groups, dtype) * problem.scale
+        for queries in cut(range(problem.grid.q_len), row_count):
+            q = heads_first(query, run, queries, groups, dtype) * problem.scale
             top = q.new_full((*q.shape[:2], 1), NEG_INF)
             total = q.new_zeros(top.shape)
             acc = q.new_zeros(*q.shape[:2], value.shape[-1])
             seen_extremes: Tensor | float = 0.0
-            for keys in _tiles(problem.visible(queries), column_count):
-                scores = torch.bmm(q, _heads_first(key, run, keys, 1, dtype).mT)
-                v = _heads_first(value, run, keys, 1, dtype)
+            for keys in cut(problem.visible(queries), column_count):
+                scores = torch.bmm(q, heads_first(key, run, keys, 1, dtype).mT)
+                v = heads_first(value, run, keys, 1, dtype)
                 seen = (
                     _add_bias(problem, scores, run, queries, keys, kv_heads)
                     if problem.masked(queries, keys)
@@ -319,7 +279,7 @@ def _forward_block(
                 acc.baddbmm_(weights, v)
                 top = new_top
             total.masked_fill_(top == NEG_INF, 1)
-            _put(out, run, queries, groups, acc.div_(total).add_(seen_extremes))
+            put_back(out, run, queries, groups, acc.div_(total).add_(seen_extremes))
             for of_rows, part in ((tops, top), (totals, total)):
                 of_rows[run.start : run.stop, :, queries.start : queries.stop] = part.view(
                     len(run), -1, len(queries)
@@ -347,26 +307,26 @@ def _backward_block(
     clean = zero_nonfinite if problem.hides else (lambda tensor: tensor)
     runs, row_count, column_count = problem.units()
     for run in runs:
-        for queries in _tiles(range(problem.grid.q_len), row_count):
-            q = _heads_first(query, run, queries, groups, dtype) * problem.scale
-            do = _heads_first(grad_out, run, queries, groups, dtype)
-            delta = (do * _heads_first(out, run, queries, groups, dtype)).sum(-1, keepdim=True)
+        for queries in cut(range(problem.grid.q_len), row_count):
+            q = heads_first(query, run, queries, groups, dtype) * problem.scale
+            do = heads_first(grad_out, run, queries, groups, dtype)
+            delta = (do * heads_first(out, run, queries, groups, dtype)).sum(-1, keepdim=True)
             if grad_lse is not None:
-                delta -= _rows(grad_lse, run, queries, groups)
+                delta -= rows_of(grad_lse, run, queries, groups)
             # Every use of the weights is linear in them, so a row's 1/l goes to its output gradient once.
-            total = _rows(totals, run, queries, groups)
+            total = rows_of(totals, run, queries, groups)
             do, delta = do / total, delta / total
             # A row that sees nothing has weights exp(-inf - inf) = 0, not exp(-inf - -inf) = NaN.
-            top = _rows(tops, run, queries, groups)
+            top = rows_of(tops, run, queries, groups)
             if problem.bias is not None:
                 blind = top == NEG_INF
                 top = top.masked_fill(blind, -NEG_INF)
                 # Nor does anything reach it from above: 0 * NaN is NaN.
                 do, delta = do.masked_fill(blind, 0), delta.masked_fill(blind, 0)
             clean_q, dq = clean(q), torch.zeros_like(q)
-            for keys in _tiles(problem.visible(queries), column_count):
-                k = _heads_first(key, run, keys, 1, dtype)
-                v = clean(_heads_first(value, run, keys, 1, dtype))
+            for keys in cut(problem.visible(queries), column_count):
+                k = heads_first(key, run, keys, 1, dtype)
+                v = clean(heads_first(value, run, keys, 1, dtype))
                 scores = torch.bmm(q, k.mT)
                 seen = (
                     _add_bias(problem, scores, run, queries, keys, kv_heads)
@@ -376,15 +336,15 @@ def _backward_block(
                 weights = _exp_(scores.sub_(top))
                 if seen is not None:
                     weights.masked_fill_(~seen, 0)
-                _put(grad_value, run, keys, 1, torch.bmm(weights.mT, do), add=True)
+                put_back(grad_value, run, keys, 1, torch.bmm(weights.mT, do), add=True)
                 grad_scores = torch.bmm(do, v.mT).sub_(delta).mul_(weights)
                 if seen is not None:
                     grad_scores.masked_fill_(~seen, 0)
                 if grad_learnable:
                     _add_bias_gradient(problem, grad_scores, run, queries, keys, kv_heads, grad_learnable)
                 dq.baddbmm_(grad_scores, clean(k))
-                _put(grad_key, run, keys, 1, torch.bmm(grad_scores.mT, clean_q), add=True)
-            _put(grad_query, run, queries, groups, dq.mul_(problem.scale), add=True)
+                put_back(grad_key, run, keys, 1, torch.bmm(grad_scores.mT, clean_q), add=True)
+            put_back(grad_query, run, queries, groups, dq.mul_(problem.scale), add=True)
 
 
 def _add_bias_gradient(
