@@ -91,7 +91,9 @@ def test_accepted_code_can_be_restored_after_a_reset(lesson, capsys):
     Lesson.restore(lesson, "9.1")
     shown = capsys.readouterr().out
     assert shown.startswith("# 9.1, your accepted code of 20")
-    assert 'def my_mask(q_len, k_len):\n    """[q_len, k_len] of 0 and -inf, bottom-right aligned."""\n' in shown
+    assert (
+        'def my_mask(q_len, k_len):\n    """[q_len, k_len] of 0 and -inf, bottom-right aligned."""\n' in shown
+    )
 
 
 def test_an_accepted_answer_to_a_question_can_be_restored(lesson, capsys):
