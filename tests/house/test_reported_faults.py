@@ -1,0 +1,165 @@
+"""Faults that users of comparable software reported, and where the suite shows that the course is immune to each.
+
+The numbers are those of the course's own list of such reports; later lessons add theirs.
+"""
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+
+ATTENTION, NOTEBOOKS = "tests/attention", "tests/notebooks"
+FAULTS = {
+    1: (
+        "a reference that forgets to swap heads and sequence agrees on square shapes",
+        f"{ATTENTION}/test_shapes.py::test_batch_length_heads_and_width_all_different_catch_a_swapped_axis",
+    ),
+    2: (
+        "top-left causal where queries are fewer than keys: decoding sees the first token only",
+        f"{ATTENTION}/test_masks.py::test_one_cached_decoding_step_sees_every_key_with_bottom_right",
+    ),
+    3: (
+        "NaN where a row begins with a long run of -inf, or sees nothing",
+        f"{ATTENTION}/test_masked_rows.py::test_a_row_may_begin_with_ten_thousand_masked_keys",
+        f"{ATTENTION}/test_masked_rows.py::test_a_fully_masked_row_is_zero_with_zero_gradient",
+    ),
+    4: (
+        "a float32 bias with half inputs, a bool mask, key lengths 43, 61, 77",
+        f"{ATTENTION}/test_dense_bias.py::test_a_float32_bias_serves_half_precision_inputs",
+        f"{ATTENTION}/test_dense_bias.py::test_a_bool_mask_of_every_broadcast_shape",
+        f"{ATTENTION}/test_shapes.py::test_key_lengths_that_no_alignment_likes",
+    ),
+    5: (
+        "the gradient of a bias that is broadcast must be summed",
+        f"{ATTENTION}/test_dense_bias.py::test_a_float_bias_of_every_broadcast_shape_gets_its_summed_gradient",
+    ),
+    6: (
+        "moving a causal block-diagonal mask lost its causality",
+        f"{ATTENTION}/test_xformers_masks.py::test_moving_a_causal_block_diagonal_mask_keeps_it_causal",
+    ),
+    7: (
+        "query, key and value of different dtypes under autocast",
+        f"{ATTENTION}/test_dtypes.py::test_dtypes_that_differ_are_made_one_under_autocast",
+    ),
+    8: (
+        "grouped queries without a backward, groups that do not divide, repeat for repeat_interleave",
+        f"{ATTENTION}/test_shapes.py::test_grouped_queries_equal_kv_heads_repeated_interleaved",
+        f"{ATTENTION}/test_errors.py::test_eight_query_heads_over_three_key_heads_never_broadcast",
+    ),
+    9: (
+        "block-diagonal masks: batches, segments without keys, lengths that do not sum",
+        f"{ATTENTION}/test_properties.py::test_segments_of_any_lengths",
+        f"{ATTENTION}/test_errors.py::test_segment_lengths_that_do_not_sum",
+        "tests/packing/test_packed_attention.py::test_every_row_of_a_batch_is_cut_at_the_same_places",
+    ),
+    12: (
+        "sequences beyond 32,768 tokens",
+        f"{ATTENTION}/test_long_sequences.py::test_a_window_beyond_32768_tokens_forward_and_backward",
+    ),
+    14: (
+        "a loss that counts padding or predicts the next document's first token",
+        "tests/packing/test_batches.py::test_no_target_lies_in_the_next_document",
+        "tests/packing/test_batches.py::test_the_loss_counts_no_document_end",
+    ),
+    27: (
+        "numbers that differ between machines, warnings with a process id, pip logs in outputs",
+        f"{NOTEBOOKS}/test_rules.py::test_a_broken_lesson_is_told_which_rule",
+        f"{NOTEBOOKS}/test_normalise.py::test_a_warning_on_stderr_stays_so_that_someone_mends_it",
+    ),
+    28: (
+        "a solution that differs from the chapter, copies that drift",
+        f"{NOTEBOOKS}/test_solve.py::test_the_solved_notebook_holds_the_solutions_under_the_stubs_names",
+        "tests/house/test_reported_faults.py::test_no_lesson_keeps_a_copy_of_what_the_library_has",
+    ),
+    29: (
+        "a check that prints a comparison and asserts nothing",
+        "tests/house/test_reported_faults.py::test_every_test_asserts_something",
+    ),
+    30: (
+        "widget state in a saved notebook that a site cannot render",
+        f"{NOTEBOOKS}/test_normalise.py::test_a_widget_leaves_its_static_picture_and_no_model",
+    ),
+}
+# Functions that assert on behalf of their caller; simplefilter("error") makes a warning fail the test.
+ASSERTING = (
+    "assert",
+    "check",
+    "explains",
+    "refuses",
+    "accepts",
+    "expect",
+    "raises",
+    "warns",
+    "agree",
+    "fail",
+    "simplefilter",
+)
+
+
+@pytest.mark.parametrize("number", FAULTS)
+def test_each_reported_fault_has_a_test(number: int, repository: Path) -> None:
+    for place in FAULTS[number][1:]:
+        file, name = place.split("::")
+        assert name in functions(repository / file), f"{place} is gone: {FAULTS[number][0]}"
+
+
+def functions(path: Path) -> dict[str, ast.FunctionDef]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+def called_name(call: ast.Call) -> str:
+    target = call.func
+    return target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
+
+
+def asserts(function: ast.FunctionDef, among: dict[str, ast.FunctionDef], seen: frozenset[str]) -> bool:
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assert | ast.Raise):
+            return True
+        if isinstance(node, ast.Call):
+            name = called_name(node)
+            if name.lstrip("_").startswith(ASSERTING):
+                return True
+            if name in among and name not in seen and asserts(among[name], among, seen | {name}):
+                return True
+    return False
+
+
+def test_every_test_asserts_something(repository: Path) -> None:
+    silent = []
+    for path in sorted((repository / "tests").rglob("test_*.py")):
+        known = functions(path)
+        for name, function in known.items():
+            if name.startswith("test_") and not asserts(function, known, frozenset({name})):
+                silent.append(f"{path.relative_to(repository)}::{name}")
+    assert not silent
+
+
+def test_a_test_that_only_prints_is_seen_as_asserting_nothing() -> None:
+    tree = ast.parse("def test_prints():\n    print(1 == 1)\ndef test_asserts():\n    assert 1 == 1\n")
+    prints, holds = tree.body
+    assert isinstance(prints, ast.FunctionDef) and not asserts(prints, {}, frozenset())
+    assert isinstance(holds, ast.FunctionDef) and asserts(holds, {}, frozenset())
+
+
+def test_no_lesson_keeps_a_copy_of_what_the_library_has(repository: Path) -> None:
+    """A notebook's own functions are exercises or first naive versions, under names of their own."""
+    public = set()
+    for path in (repository / "course_lib").rglob("*.py"):
+        if "lessons" not in path.parts and "classroom" not in path.parts:
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            public |= {n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef)}
+    public = {name for name in public if not name.startswith("_") and name not in ("main", "run", "step")}
+    notebooks = sorted((repository / "notebooks").glob("*.ipynb"))
+    assert notebooks
+    copies = []
+    for path in notebooks:
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            source = "".join(cell["source"])
+            if cell["cell_type"] == "code" and "%pip" not in source:
+                for node in ast.parse(source).body:
+                    if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name in public:
+                        copies.append(f"{path.name}: {node.name}")
+    assert not copies
