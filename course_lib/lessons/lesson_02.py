@@ -1,20 +1,20 @@
 """Exercises of lesson 02, tiled attention: merging, the loop over tiles, tiles to skip, bytes kept, the backward.
 
 The pictures and the widget of the lesson are in `lesson_02_pictures`, xFormers' masks in `lesson_02_masks`, the
-inputs of the checks in `lesson_02_cases`, the wrong answers that the checks know by name in `lesson_02_mistakes` and
-`lesson_02_mistakes_backward`.
+inputs of the checks in `lesson_02_cases`, the wrong answers that the checks know by name in `lesson_02_mistakes`,
+`lesson_02_mistakes_backward` and, where an error tells, `lesson_02_signs`.
 """
 
 import math
 
 import torch
 
-from course_lib.classroom.exercise import Attempt, Case, Mistake
+from course_lib.classroom.exercise import Case, Mistake
 from course_lib.classroom.lesson import Lesson
 from course_lib.lessons import lesson_02_mistakes as wrong
 from course_lib.lessons import lesson_02_mistakes_backward as wrong_backward
+from course_lib.lessons import lesson_02_signs as signs
 from course_lib.lessons.lesson_02_cases import (
-    AllKeysAtOnce,
     backward_tile,
     heads,
     parts,
@@ -71,23 +71,6 @@ def merge(m1, l1, o1, m2, l2, o2):
     return m, keep1 * l1 + keep2 * l2, keep1 * o1 + keep2 * o2
 
 
-def _first_tops(attempt: Attempt) -> dict[str, object]:
-    return {"m1": f"{float(attempt.args[0][0]):g}", "m2": f"{float(attempt.args[3][0]):g}"}
-
-
-def _compared_whole_tensors(attempt: Attempt) -> bool:
-    return "Boolean value of Tensor" in str(attempt.error)
-
-
-def _gives_the_output_alone(attempt: Attempt) -> bool:
-    _, total, acc = attempt.wanted
-    return attempt.got.shape == acc.shape and torch.allclose(attempt.got, acc / total, rtol=1e-4)
-
-
-def _invents_a_top(attempt: Attempt) -> bool:
-    return bool((attempt.wanted[0] == -torch.inf).any()) and bool(attempt.got[0].isfinite().all())
-
-
 check_merge = LESSON.exercise(
     "2.1",
     "merge",
@@ -110,14 +93,17 @@ check_merge = LESSON.exercise(
         ),
     ],
     mistakes=[
-        Mistake("python_max", when=_compared_whole_tensors),
+        Mistake("python_max", when=signs.compared_whole_tensors),
+        Mistake("math_exp", when=signs.raised("converted to Python scalars")),
+        Mistake("max_pair", when=signs.took_the_pair),
+        Mistake("keepdim", when=signs.forgot_keepdim, values=signs.error),
         Mistake("order", like=wrong.merge_output_first, everywhere=False),
         Mistake("order", like=wrong.merge_total_first, everywhere=False),
         Mistake("averages", like=wrong.merge_averages, everywhere=False),
         Mistake("averages", like=wrong.merge_averages_output, everywhere=False),
         Mistake("averages", like=wrong.merge_averages_outputs, everywhere=False),
         Mistake("divided", like=wrong.merge_divides, everywhere=False),
-        Mistake("divided", when=_gives_the_output_alone),
+        Mistake("divided", when=signs.gives_the_output_alone),
         Mistake("weighted_twice", like=wrong.merge_weighs_twice, everywhere=False),
         Mistake("weighted_twice", like=wrong.merge_weighs_twice_and_divides, everywhere=False),
         Mistake("soft_maximum", like=wrong.merge_by_logaddexp, everywhere=False),
@@ -125,20 +111,24 @@ check_merge = LESSON.exercise(
         Mistake("adds_tops", like=wrong.merge_adds_tops, everywhere=False),
         Mistake("lower", like=wrong.merge_by_minimum, everywhere=False),
         Mistake("one_top", like=wrong.merge_by_largest_of_all, everywhere=False),
-        Mistake("no_rescale", like=wrong.merge_without_rescaling, everywhere=False, values=_first_tops),
+        Mistake("no_rescale", like=wrong.merge_without_rescaling, everywhere=False, values=signs.first_tops),
         Mistake("only_sum", like=wrong.merge_rescales_sum_only, everywhere=False),
         Mistake("only_output", like=wrong.merge_rescales_output_only, everywhere=False),
         Mistake("flipped", like=wrong.merge_flipped, everywhere=False),
+        Mistake("only_first", like=wrong.merge_shrinks_first, everywhere=False),
         Mistake("crossed", like=wrong.merge_crossed, everywhere=False),
         Mistake("base_two", like=wrong.merge_base_two, everywhere=False),
         Mistake("only_first", like=wrong.merge_rescales_first_only, everywhere=False),
         Mistake("only_first", like=wrong.merge_takes_newest_top, everywhere=False),
         Mistake("only_second", like=wrong.merge_rescales_second_only, everywhere=False),
         Mistake("only_second", like=wrong.merge_keeps_first_top, everywhere=False),
+        Mistake("from_zero", like=wrong.merge_measured_from_zero, everywhere=False),
         Mistake("overflow", like=wrong.merge_from_zero, everywhere=False),
         Mistake("blind_nan", like=wrong.merge_nan_where_blind, everywhere=False),
         Mistake(
-            "blind_top", when=_invents_a_top, values=lambda attempt: {"top": f"{float(attempt.got[0][0]):g}"}
+            "blind_top",
+            when=signs.invents_a_top,
+            values=lambda attempt: {"top": f"{float(attempt.got[0][0]):g}"},
         ),
     ],
 )
@@ -148,7 +138,7 @@ check_merge = LESSON.exercise(
 
 
 def tiled_attention(query, key, value, tile):
-    """[q_len, value_dim]: queries [q_len, head_dim] over keys [k_len, head_dim], `tile` keys at a time."""
+    """[q_len, value_dim], from query [q_len, head_dim], key [k_len, head_dim], value [k_len, value_dim]."""
     top = torch.full((len(query), 1), -torch.inf)
     total = torch.zeros(len(query), 1)
     acc = torch.zeros(len(query), value.shape[-1])
@@ -162,24 +152,12 @@ def tiled_attention(query, key, value, tile):
     return acc / total
 
 
-def _held_the_matrix(attempt: Attempt) -> bool:
-    return isinstance(attempt.error, AllKeysAtOnce)
-
-
-def _forgot_keepdim(attempt: Attempt) -> bool:
-    return "must match the size of tensor" in str(attempt.error)
-
-
-def _took_the_pair(attempt: Attempt) -> bool:
-    return "return_types.max" in str(attempt.error)
-
-
 check_tiled_attention = LESSON.exercise(
     "2.2",
     "tiled_attention",
     solution=tiled_attention,
     cases=[
-        Case(lambda: heads(2, 4, 4), label="one_tile"),
+        Case(lambda: heads(2, 5, 5), label="one_tile"),
         Case(lambda: with_scores([[4.0, 1.0, 2.0, 0.0]], 2), label="falling"),
         Case(lambda: heads(3, 6, 2), label="several"),
         Case(lambda: heads(3, 7, 3), label="ragged"),
@@ -193,11 +171,16 @@ check_tiled_attention = LESSON.exercise(
         Case(watched, label="in_tiles"),
     ],
     mistakes=[
-        Mistake("whole", when=_held_the_matrix),
-        Mistake("max_pair", when=_took_the_pair),
-        Mistake("python_max", when=_compared_whole_tensors),
-        Mistake("empty_tile", when=lambda attempt: "non-zero size" in str(attempt.error)),
-        Mistake("keepdim", when=_forgot_keepdim, values=lambda attempt: {"error": str(attempt.error)}),
+        Mistake("whole", when=signs.held_the_matrix),
+        Mistake("max_pair", when=signs.took_the_pair),
+        Mistake("python_max", when=signs.compared_whole_tensors),
+        Mistake("math_exp", when=signs.raised("converted to Python scalars")),
+        Mistake("top_number", when=signs.raised("maximum(): argument")),
+        Mistake("larger_tiles", when=signs.took_larger_tiles),
+        Mistake("products", when=signs.raised("mat1 and mat2"), values=signs.error),
+        Mistake("acc_width", when=signs.made_acc_as_wide_as_queries),
+        Mistake("empty_tile", when=signs.raised("non-zero size")),
+        Mistake("keepdim", when=signs.forgot_keepdim, values=signs.error),
         Mistake("no_scale", like=wrong.loop_unscaled, everywhere=False),
         Mistake("other_scale", like=wrong.loop_scaled_by_head_dim, everywhere=False),
         Mistake("other_scale", like=wrong.loop_scaled_by_value_dim, everywhere=False),
@@ -206,6 +189,10 @@ check_tiled_attention = LESSON.exercise(
         Mistake("sum_axis", like=wrong.loop_sums_all, everywhere=False),
         Mistake("not_divided", like=wrong.loop_not_divided, everywhere=False),
         Mistake("last_only", like=wrong.loop_last_tile_only, everywhere=False),
+        Mistake("first_only", like=wrong.loop_first_tile_only, everywhere=False),
+        Mistake("same_values", like=wrong.loop_first_values_only, everywhere=False),
+        Mistake("overlap", like=wrong.loop_overlaps, everywhere=False),
+        Mistake("softmaxes", like=wrong.loop_merges_softmaxes, everywhere=False),
         Mistake("averaged", like=wrong.loop_averages_tiles, everywhere=False),
         Mistake("summed", like=wrong.loop_sums_tiles, everywhere=False),
         Mistake("divided_inside", like=wrong.loop_divides_inside, everywhere=False),
@@ -227,27 +214,12 @@ check_tiled_attention = LESSON.exercise(
 
 
 def tile_kind(queries, keys, offset):
-    """ "skip", "mask" or "whole" for a tile of a causal score matrix; query i stands on key i + offset."""
+    """One of "skip", "mask", "whole" for a tile of causal scores; query i stands on key i + offset."""
     first_stands_on = queries.start + offset
     last_stands_on = queries.stop - 1 + offset
     if keys.start > last_stands_on:
         return "skip"
     return "whole" if keys.stop - 1 <= first_stands_on else "mask"
-
-
-def _answered(wanted: str, *got: str):
-    return lambda attempt: attempt.wanted == wanted and attempt.got in got
-
-
-def _unknown_word(attempt: Attempt) -> bool:
-    return isinstance(attempt.got, str) and attempt.got not in ("skip", "mask", "whole")
-
-
-def _corners(attempt: Attempt) -> dict[str, object]:
-    """The tile's corners that decide: what its first and last query stand on, its first and last key."""
-    queries, keys, offset = attempt.args
-    first, last = queries.start + offset, queries.stop - 1 + offset
-    return {"first": first, "last": last, "first_key": keys.start, "last_key": keys.stop - 1}
 
 
 check_tile_kind = LESSON.exercise(
@@ -272,7 +244,7 @@ check_tile_kind = LESSON.exercise(
         Case((range(1, 3), range(0, 2), -2)),
     ],
     mistakes=[
-        Mistake("words", when=_unknown_word),
+        Mistake("words", when=signs.unknown_word),
         Mistake("reversed", like=wrong.kind_reversed),
         Mistake("reversed", like=wrong.kind_of_the_upper_half),
         Mistake("skips_diagonal", like=wrong.kind_skips_diagonal),
@@ -281,13 +253,15 @@ check_tile_kind = LESSON.exercise(
         Mistake("always_masks", like=wrong.kind_never_whole),
         Mistake("never_skips", like=wrong.kind_never_skips),
         Mistake("no_offset", like=wrong.kind_without_offset),
+        Mistake("offset_once", like=wrong.kind_skips_without_offset),
+        Mistake("offset_once", like=wrong.kind_whole_without_offset),
         Mistake("offset_subtracted", like=wrong.kind_offset_subtracted),
         Mistake("stop_included", like=wrong.kind_with_stop_as_last),
-        Mistake("loses", when=_answered("mask", "skip"), values=_corners),
-        Mistake("loses", when=_answered("whole", "skip"), values=_corners),
-        Mistake("leaks", when=_answered("mask", "whole"), values=_corners),
-        Mistake("computes_nothing", when=_answered("skip", "mask", "whole"), values=_corners),
-        Mistake("needless_mask", when=_answered("whole", "mask"), values=_corners),
+        Mistake("loses", when=signs.answered("mask", "skip"), values=signs.corners),
+        Mistake("loses", when=signs.answered("whole", "skip"), values=signs.corners),
+        Mistake("leaks", when=signs.answered("mask", "whole"), values=signs.corners),
+        Mistake("computes_nothing", when=signs.answered("skip", "mask", "whole"), values=signs.corners),
+        Mistake("needless_mask", when=signs.answered("whole", "mask"), values=signs.corners),
     ],
 )
 
@@ -314,8 +288,9 @@ check_kept_bytes = LESSON.exercise(
         Case((300, 500, 6, 80, torch.bfloat16)),
     ],
     mistakes=[
-        Mistake("dtype_as_number", when=lambda attempt: "torch.dtype" in str(attempt.error)),
+        Mistake("dtype_as_number", when=signs.raised("torch.dtype")),
         Mistake("bits", like=wrong_backward.kept_bits),
+        Mistake("output_bits", like=wrong_backward.kept_output_in_bits),
         Mistake("not_bytes", like=wrong_backward.kept_kib),
         Mistake("not_bytes", like=wrong_backward.kept_mib),
         Mistake("numbers", like=wrong_backward.kept_numbers),
@@ -325,10 +300,14 @@ check_kept_bytes = LESSON.exercise(
         Mistake("scores", like=wrong_backward.kept_scores_in_float32),
         Mistake("one_head", like=wrong_backward.kept_of_one_head),
         Mistake("stats_one_head", like=wrong_backward.kept_row_numbers_of_one_head),
+        Mistake("stats_not_bytes", like=wrong_backward.kept_row_numbers_uncounted_bytes),
+        Mistake("stats_once", like=wrong_backward.kept_row_numbers_once),
+        Mistake("stats_per_value", like=wrong_backward.kept_row_numbers_per_value),
         Mistake("one_number", like=wrong_backward.kept_one_number_a_row),
         Mistake("no_output", like=wrong_backward.kept_without_output),
         Mistake("no_row_numbers", like=wrong_backward.kept_output_only),
         Mistake("inputs", like=wrong_backward.kept_inputs_too),
+        Mistake("inputs", like=wrong_backward.kept_inputs_as_long_as_queries),
         Mistake("by_keys", like=wrong_backward.kept_by_keys),
         Mistake("by_keys", like=wrong_backward.kept_row_numbers_by_keys),
         Mistake("half_row_numbers", like=wrong_backward.kept_row_numbers_in_dtype),
@@ -359,7 +338,9 @@ check_score_gradient = LESSON.exercise(
         Case(lambda: backward_tile(4, 5, 5, causal=True), label="masked"),
     ],
     mistakes=[
-        Mistake("keepdim", when=_forgot_keepdim, values=lambda attempt: {"error": str(attempt.error)}),
+        Mistake("math_exp", when=signs.raised("converted to Python scalars")),
+        Mistake("products", when=signs.raised("mat1 and mat2"), values=signs.error),
+        Mistake("keepdim", when=signs.forgot_keepdim, values=signs.error),
         Mistake("no_delta", like=wrong_backward.gradient_without_delta, everywhere=False),
         Mistake("only_dp", like=wrong_backward.gradient_of_weights, everywhere=False),
         Mistake("no_weights", like=wrong_backward.gradient_without_weights, everywhere=False),
@@ -368,6 +349,11 @@ check_score_gradient = LESSON.exercise(
         Mistake("not_divided", like=wrong_backward.gradient_not_divided, everywhere=False),
         Mistake("no_top", like=wrong_backward.gradient_without_top, everywhere=False),
         Mistake("lse_wrong", like=wrong_backward.gradient_subtracts_total, everywhere=False),
+        Mistake("lse_sign", like=wrong_backward.gradient_adds_log_total, everywhere=False),
+        Mistake("base_two", like=wrong_backward.gradient_in_base_two, everywhere=False),
+        Mistake("scores_as_weights", like=wrong_backward.gradient_by_scores, everywhere=False),
+        Mistake("scaled", like=wrong_backward.gradient_scaled, everywhere=False),
+        Mistake("mean_delta", like=wrong_backward.gradient_with_mean_delta, everywhere=False),
         Mistake("elementwise", like=wrong_backward.gradient_elementwise, everywhere=False),
         Mistake("plain_mean", like=wrong_backward.gradient_with_plain_sum, everywhere=False),
         Mistake("plain_mean", like=wrong_backward.gradient_with_plain_mean, everywhere=False),

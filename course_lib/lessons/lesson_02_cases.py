@@ -19,10 +19,17 @@ class AllKeysAtOnce(RuntimeError):
     """Raised where an answer holds the scores of all keys at once."""
 
 
-class Watched(torch.Tensor):
-    """A tensor that raises AllKeysAtOnce when something as long as the keys, yet no longer keys, is made of it."""
+class TileTooLarge(RuntimeError):
+    """Raised where an answer takes more keys at a time than it was told to."""
 
-    Q_LEN, K_LEN, HEAD_DIM = 5, 11, 4
+
+class Watched(torch.Tensor):
+    """A tensor that raises AllKeysAtOnce when something as long as the keys, yet no longer keys, is made of it.
+
+    And TileTooLarge when the scores of more than TILE keys are: key.chunk(3) makes three tiles of 4.
+    """
+
+    Q_LEN, K_LEN, HEAD_DIM, TILE = 5, 11, 6, 3
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
@@ -30,15 +37,21 @@ class Watched(torch.Tensor):
             raise AllKeysAtOnce("PyTorch's own attention was called")
         result = super().__torch_function__(func, types, args, kwargs or {})
         with torch._C.DisableTorchFunctionSubclass():  # asking for a shape is a call as well
-            shapes = [set(t.shape) for t in (result, *args) if isinstance(t, torch.Tensor)]
-        if any(cls.K_LEN in shape and cls.HEAD_DIM not in shape for shape in shapes):
+            made = result.shape if isinstance(result, torch.Tensor) else ()
+            given = [t.shape for t in args if isinstance(t, torch.Tensor)]
+        if any(cls.K_LEN in shape and cls.HEAD_DIM not in shape for shape in (made, *given)):
             raise AllKeysAtOnce(f"scores of all {cls.K_LEN} keys were made")
+        are_scores = cls.HEAD_DIM not in made and any(cls.HEAD_DIM in shape for shape in given)
+        if are_scores and math.prod(made) > cls.Q_LEN * cls.TILE:
+            raise TileTooLarge(f"{math.prod(made)} scores were made at a time")
         return result
 
 
-def heads(q_len: int, k_len: int, tile: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
+def heads(
+    q_len: int, k_len: int, tile: int, head_dim: int = 4
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
     generator = torch.Generator().manual_seed(100 * q_len + k_len)
-    shapes = ((q_len, 4), (k_len, 4), (k_len, 3))
+    shapes = ((q_len, head_dim), (k_len, head_dim), (k_len, 3))
     query, key, value = (torch.randn(shape, generator=generator) for shape in shapes)
     return query, key, value, tile
 
@@ -52,7 +65,7 @@ def with_scores(rows: list[list[float]], tile: int) -> tuple[torch.Tensor, torch
 
 
 def watched() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, int]:
-    query, key, value, tile = heads(Watched.Q_LEN, Watched.K_LEN, 4)
+    query, key, value, tile = heads(Watched.Q_LEN, Watched.K_LEN, Watched.TILE, Watched.HEAD_DIM)
     return query.as_subclass(Watched), key.as_subclass(Watched), value, tile
 
 

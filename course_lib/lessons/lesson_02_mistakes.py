@@ -131,6 +131,14 @@ def merge_keeps_first_top(m1, l1, o1, m2, l2, o2):
     return _merged(m1, 1, (m2 - m1).exp(), l1, o1, l2, o2)
 
 
+def merge_shrinks_first(m1, l1, o1, m2, l2, o2):
+    return _merged(torch.maximum(m1, m2), (-(m1 - m2).abs()).exp(), 1, l1, o1, l2, o2)
+
+
+def merge_measured_from_zero(m1, l1, o1, m2, l2, o2):
+    return _merged(torch.maximum(m1, m2), m1.exp(), m2.exp(), l1, o1, l2, o2)
+
+
 def merge_from_zero(m1, l1, o1, m2, l2, o2):
     m = torch.maximum(m1, m2)
     total = (l1 * m1.exp() + l2 * m2.exp()) / m.exp()
@@ -210,6 +218,33 @@ def loop_last_tile_only(query, key, value, tile):
         return top, 1, scores.softmax(-1) @ value
 
     return _loop(query, key, value, tile, step=step)[2]
+
+
+def loop_first_tile_only(query, key, value, tile):
+    return _divided(_loop(query, key[:tile], value[:tile], tile, step=_right_step))
+
+
+def loop_first_values_only(query, key, value, tile):
+    def step(top, total, acc, scores, _):
+        return _right_step(top, total, acc, scores, value[: scores.shape[-1]])
+
+    return _divided(_loop(query, key, value, tile, step=step))
+
+
+def loop_overlaps(query, key, value, tile):
+    tiles = [torch.arange(first, min(first + tile, len(key))) for first in range(len(key))]
+    again = torch.cat(tiles)
+    return _divided(_loop(query, key[again], value[again], tile, step=_right_step))
+
+
+def loop_merges_softmaxes(query, key, value, tile):
+    def step(top, total, acc, scores, value):
+        own_top = scores.amax(-1, keepdim=True)
+        new_top = torch.maximum(top, own_top)
+        keep, count = (top - new_top).exp(), (own_top - new_top).exp()
+        return new_top, total * keep + count, acc * keep + count * (scores.softmax(-1) @ value)
+
+    return _divided(_loop(query, key, value, tile, step=step))
 
 
 def loop_sums_tiles(query, key, value, tile):
@@ -351,6 +386,14 @@ def kind_without_offset(queries, keys, offset):
 
 def kind_offset_subtracted(queries, keys, offset):
     return _right_kind(queries, keys, -offset)
+
+
+def kind_skips_without_offset(queries, keys, offset):
+    return _kind(keys.start > queries.stop - 1, keys.stop - 1 <= queries.start + offset)
+
+
+def kind_whole_without_offset(queries, keys, offset):
+    return _kind(keys.start > queries.stop - 1 + offset, keys.stop - 1 <= queries.start)
 
 
 def kind_with_stop_as_last(queries, keys, offset):

@@ -76,6 +76,26 @@ def kept_row_numbers_in_dtype(q_len, k_len, num_heads, value_dim, dtype):
     return q_len * num_heads * (value_dim + 2) * dtype.itemsize
 
 
+def kept_inputs_as_long_as_queries(q_len, k_len, num_heads, value_dim, dtype):
+    return q_len * num_heads * (4 * value_dim * dtype.itemsize + 8)
+
+
+def kept_row_numbers_uncounted_bytes(q_len, k_len, num_heads, value_dim, dtype):
+    return q_len * num_heads * (value_dim * dtype.itemsize + 2)
+
+
+def kept_row_numbers_once(q_len, k_len, num_heads, value_dim, dtype):
+    return q_len * num_heads * value_dim * dtype.itemsize + 8
+
+
+def kept_row_numbers_per_value(q_len, k_len, num_heads, value_dim, dtype):
+    return q_len * num_heads * value_dim * (dtype.itemsize + 8)
+
+
+def kept_output_in_bits(q_len, k_len, num_heads, value_dim, dtype):
+    return q_len * num_heads * (value_dim * dtype.itemsize * 8 + 8)
+
+
 def kept_all_in_float32(q_len, k_len, num_heads, value_dim, dtype):
     return q_len * num_heads * (value_dim + 2) * 4
 
@@ -121,6 +141,27 @@ def gradient_without_top(scores, top, total, value, out, grad_out):
 
 def gradient_subtracts_total(scores, top, total, value, out, grad_out):
     return (scores - top - total).exp() * (grad_out @ value.T - _delta(out, grad_out))
+
+
+def gradient_adds_log_total(scores, top, total, value, out, grad_out):
+    return (scores - top + total.log()).exp() * (grad_out @ value.T - _delta(out, grad_out))
+
+
+def gradient_in_base_two(scores, top, total, value, out, grad_out):
+    return 2 ** (scores - top) / total * (grad_out @ value.T - _delta(out, grad_out))
+
+
+def gradient_by_scores(scores, top, total, value, out, grad_out):
+    return scores * (grad_out @ value.T - _delta(out, grad_out))
+
+
+def gradient_scaled(scores, top, total, value, out, grad_out):
+    gradient = _weights(scores, top, total) * (grad_out @ value.T - _delta(out, grad_out))
+    return gradient / value.shape[-1] ** 0.5
+
+
+def gradient_with_mean_delta(scores, top, total, value, out, grad_out):
+    return _weights(scores, top, total) * (grad_out @ value.T - (grad_out * out).mean(-1, keepdim=True))
 
 
 def gradient_elementwise(scores, top, total, value, out, grad_out):

@@ -1,4 +1,4 @@
-"""Lesson 02: every exercise knows its wrong answers and takes each right one (the forward)."""
+"""Lesson 02: the merge and the loop over tiles know their wrong answers and take each right one."""
 
 import math
 
@@ -61,6 +61,21 @@ def merge_by_python_max(m1, l1, o1, m2, l2, o2):
     return m, (m1 - m).exp() * l1 + (m2 - m).exp() * l2, (m1 - m).exp() * o1 + (m2 - m).exp() * o2
 
 
+def merge_by_math_exp(m1, l1, o1, m2, l2, o2):
+    m = torch.maximum(m1, m2)
+    return m, math.exp(m1 - m) * l1 + math.exp(m2 - m) * l2, o1
+
+
+def merge_takes_the_pair(m1, l1, o1, m2, l2, o2):
+    m = torch.cat([m1, m2], -1).max(-1, keepdim=True)
+    return m, (m1 - m).exp() * l1, o1
+
+
+def merge_forgets_keepdim(m1, l1, o1, m2, l2, o2):
+    m = torch.cat([m1, m2], -1).amax(-1)
+    return m, (m1 - m).exp() * l1, (m1 - m).exp() * o1
+
+
 def merge_by_if(m1, l1, o1, m2, l2, o2):
     if m1 > m2:
         return m1, l1 + (m2 - m1).exp() * l2, o1 + (m2 - m1).exp() * o2
@@ -98,6 +113,10 @@ def test_exercise_2_1_names_each_wrong_answer():
             ],
             "divided": [wrong.merge_divides, merge_only_the_output],
             "python_max": [merge_by_python_max, merge_by_if],
+            "math_exp": [merge_by_math_exp],
+            "max_pair": [merge_takes_the_pair],
+            "keepdim": [merge_forgets_keepdim],
+            "from_zero": [wrong.merge_measured_from_zero],
             "weighted_twice": [wrong.merge_weighs_twice, wrong.merge_weighs_twice_and_divides],
             "soft_maximum": [wrong.merge_by_logaddexp],
             "log": [wrong.merge_gives_log],
@@ -110,7 +129,11 @@ def test_exercise_2_1_names_each_wrong_answer():
             "flipped": [wrong.merge_flipped],
             "crossed": [wrong.merge_crossed],
             "base_two": [wrong.merge_base_two],
-            "only_first": [wrong.merge_rescales_first_only, wrong.merge_takes_newest_top],
+            "only_first": [
+                wrong.merge_rescales_first_only,
+                wrong.merge_takes_newest_top,
+                wrong.merge_shrinks_first,
+            ],
             "only_second": [
                 wrong.merge_rescales_second_only,
                 wrong.merge_keeps_first_top,
@@ -207,6 +230,27 @@ def loop_with_an_empty_tile(query, key, value, tile):
     return torch.stack(tops)
 
 
+def loop_by_math_exp(query, key, value, tile):
+    return math.exp(query @ key[:tile].T)
+
+
+def loop_starts_with_a_number(query, key, value, tile):
+    return torch.maximum(-INF, (query @ key[:tile].T).amax(-1, keepdim=True))
+
+
+def loop_by_chunk(query, key, value, tile):
+    return loop_by_split(query, key, value, -(-len(key) // tile))
+
+
+def loop_without_transpose(query, key, value, tile):
+    return query @ key[:tile]
+
+
+def loop_gathers_like_queries(query, key, value, tile):
+    scores = query @ key[:tile].T
+    return torch.zeros_like(query) * scores.sum(-1, keepdim=True) + scores.softmax(-1) @ value[:tile]
+
+
 def loop_by_python_max(query, key, value, tile):
     top = torch.full((len(query), 1), -INF)
     for k in key.split(tile):
@@ -246,6 +290,15 @@ def test_exercise_2_2_names_each_wrong_answer():
         wrong={
             "whole": [loop_whole_matrix, loop_fills_a_buffer, loop_over_queries_only, loop_library],
             "max_pair": [loop_takes_the_pair],
+            "math_exp": [loop_by_math_exp],
+            "top_number": [loop_starts_with_a_number],
+            "larger_tiles": [loop_by_chunk],
+            "products": [loop_without_transpose],
+            "acc_width": [loop_gathers_like_queries],
+            "first_only": [wrong.loop_first_tile_only],
+            "same_values": [wrong.loop_first_values_only],
+            "overlap": [wrong.loop_overlaps],
+            "softmaxes": [wrong.loop_merges_softmaxes],
             "keepdim": [loop_forgets_keepdim],
             "empty_tile": [loop_with_an_empty_tile],
             "python_max": [loop_by_python_max],
@@ -279,79 +332,4 @@ def test_exercise_2_2_names_each_wrong_answer():
             "common.wrong_value": [loop_counts_one_more],
         },
         right=[loop_by_split, loop_by_lse, loop_query_by_query],
-    )
-
-
-# --- 2.3 ---------------------------------------------------------------------------------------------------------
-
-
-def kind_by_looking(queries, keys, offset):
-    seen = [j <= i + offset for i in queries for j in keys]
-    return "whole" if all(seen) else "mask" if any(seen) else "skip"
-
-
-def kind_by_tensor(queries, keys, offset):
-    allowed = torch.tensor(list(keys))[None] <= torch.tensor(list(queries))[:, None] + offset
-    if not allowed.any():
-        return "skip"
-    return "whole" if allowed.all() else "mask"
-
-
-def kind_by_last_elements(queries, keys, offset):
-    if queries[-1] + offset < keys[0]:
-        return "skip"
-    return "mask" if queries[0] + offset < keys[-1] else "whole"
-
-
-def kind_loses_one_cell(queries, keys, offset):
-    return "skip" if keys.start >= queries.stop - 1 + offset else kind_by_looking(queries, keys, offset)
-
-
-def kind_leaks_one_key(queries, keys, offset):
-    found = kind_by_looking(queries, keys, offset)
-    return "whole" if found != "skip" and keys.stop - 1 <= queries.start + offset + 1 else found
-
-
-def kind_wants_a_row_between(queries, keys, offset):
-    return "skip" if keys.start > queries.stop + offset else kind_never_skips_else(queries, keys, offset)
-
-
-def kind_never_skips_else(queries, keys, offset):
-    return "whole" if keys.stop - 1 <= queries.start + offset else "mask"
-
-
-def kind_masks_the_edge(queries, keys, offset):
-    found = kind_by_looking(queries, keys, offset)
-    return "mask" if found == "whole" and keys.stop - 1 == queries.start + offset else found
-
-
-def kind_in_capitals(queries, keys, offset):
-    return kind_by_looking(queries, keys, offset).upper()
-
-
-def kind_as_bool(queries, keys, offset):
-    return kind_by_looking(queries, keys, offset) == "skip"
-
-
-def test_exercise_2_3_names_each_wrong_answer():
-    assert_exercise(
-        lesson_02.LESSON,
-        "2.3",
-        wrong={
-            "words": [kind_in_capitals],
-            "reversed": [wrong.kind_reversed, wrong.kind_of_the_upper_half],
-            "skips_diagonal": [wrong.kind_skips_diagonal, wrong.kind_by_first_query],
-            "diagonal_whole": [wrong.kind_whole_by_last_query],
-            "always_masks": [wrong.kind_never_whole],
-            "never_skips": [wrong.kind_never_skips, kind_never_skips_else],
-            "no_offset": [wrong.kind_without_offset],
-            "offset_subtracted": [wrong.kind_offset_subtracted],
-            "stop_included": [wrong.kind_with_stop_as_last],
-            "loses": [kind_loses_one_cell],
-            "leaks": [kind_leaks_one_key],
-            "computes_nothing": [kind_wants_a_row_between],
-            "needless_mask": [kind_masks_the_edge],
-            "common.wrong_type": [kind_as_bool],
-        },
-        right=[kind_by_looking, kind_by_tensor, kind_by_last_elements],
     )

@@ -45,6 +45,7 @@ def test_exercise_2_4_names_each_wrong_answer():
         wrong={
             "dtype_as_number": [kept_times_dtype],
             "bits": [wrong_backward.kept_bits],
+            "output_bits": [wrong_backward.kept_output_in_bits],
             "not_bytes": [wrong_backward.kept_kib, wrong_backward.kept_mib],
             "always_half": [wrong_backward.kept_all_in_half],
             "numbers": [wrong_backward.kept_numbers],
@@ -56,10 +57,13 @@ def test_exercise_2_4_names_each_wrong_answer():
             ],
             "one_head": [wrong_backward.kept_of_one_head],
             "stats_one_head": [wrong_backward.kept_row_numbers_of_one_head],
+            "stats_not_bytes": [wrong_backward.kept_row_numbers_uncounted_bytes],
+            "stats_once": [wrong_backward.kept_row_numbers_once],
+            "stats_per_value": [wrong_backward.kept_row_numbers_per_value],
             "one_number": [wrong_backward.kept_one_number_a_row],
             "no_output": [wrong_backward.kept_without_output],
             "no_row_numbers": [wrong_backward.kept_output_only],
-            "inputs": [wrong_backward.kept_inputs_too],
+            "inputs": [wrong_backward.kept_inputs_too, wrong_backward.kept_inputs_as_long_as_queries],
             "by_keys": [wrong_backward.kept_by_keys, wrong_backward.kept_row_numbers_by_keys],
             "half_row_numbers": [wrong_backward.kept_row_numbers_in_dtype],
             "always_float32": [wrong_backward.kept_all_in_float32],
@@ -118,8 +122,16 @@ def gradient_transposed(scores, top, total, value, out, grad_out):
     return gradient_by_lse(scores, top, total, value, out, grad_out).T
 
 
-def gradient_scaled(scores, top, total, value, out, grad_out):
-    return gradient_by_lse(scores, top, total, value, out, grad_out) / math.sqrt(value.shape[-1])
+def gradient_by_math_exp(scores, top, total, value, out, grad_out):
+    return math.exp(scores - top) / total
+
+
+def gradient_without_transpose(scores, top, total, value, out, grad_out):
+    return grad_out @ value
+
+
+def gradient_with_delta_of_outputs(scores, top, total, value, out, grad_out):
+    return (scores - top).exp() / total * (grad_out @ value.T - out.sum(-1, keepdim=True))
 
 
 def test_exercise_2_5_names_each_wrong_answer():
@@ -128,6 +140,8 @@ def test_exercise_2_5_names_each_wrong_answer():
         "2.5",
         wrong={
             "keepdim": [gradient_forgets_keepdim],
+            "math_exp": [gradient_by_math_exp],
+            "products": [gradient_without_transpose],
             "no_delta": [wrong_backward.gradient_without_delta],
             "only_dp": [wrong_backward.gradient_of_weights],
             "no_weights": [wrong_backward.gradient_without_weights],
@@ -136,6 +150,11 @@ def test_exercise_2_5_names_each_wrong_answer():
             "not_divided": [wrong_backward.gradient_not_divided],
             "no_top": [wrong_backward.gradient_without_top],
             "lse_wrong": [wrong_backward.gradient_subtracts_total],
+            "lse_sign": [wrong_backward.gradient_adds_log_total],
+            "base_two": [wrong_backward.gradient_in_base_two],
+            "scores_as_weights": [wrong_backward.gradient_by_scores],
+            "scaled": [wrong_backward.gradient_scaled],
+            "mean_delta": [wrong_backward.gradient_with_mean_delta],
             "elementwise": [wrong_backward.gradient_elementwise],
             "plain_mean": [wrong_backward.gradient_with_plain_sum, wrong_backward.gradient_with_plain_mean],
             "delta_of_columns": [wrong_backward.gradient_with_delta_of_columns],
@@ -150,7 +169,7 @@ def test_exercise_2_5_names_each_wrong_answer():
                 wrong_backward.gradient_of_tile_alone,
             ],
             "common.axes_swapped": [gradient_transposed],
-            "common.wrong_value": [gradient_scaled],
+            "common.wrong_value": [gradient_with_delta_of_outputs],
         },
         right=[gradient_by_lse, gradient_by_einsum, gradient_by_loop],
     )
