@@ -138,7 +138,10 @@ check_merge = LESSON.exercise(
 
 
 def tiled_attention(query, key, value, tile):
-    """[q_len, value_dim], from query [q_len, head_dim], key [k_len, head_dim], value [k_len, value_dim]."""
+    """[q_len, value_dim], made from `tile` keys at a time.
+
+    query [q_len, head_dim], key [k_len, head_dim], value [k_len, value_dim].
+    """
     top = torch.full((len(query), 1), -torch.inf)
     total = torch.zeros(len(query), 1)
     acc = torch.zeros(len(query), value.shape[-1])
@@ -214,7 +217,7 @@ check_tiled_attention = LESSON.exercise(
 
 
 def tile_kind(queries, keys, offset):
-    """One of "skip", "mask", "whole" for a tile of causal scores; query i stands on key i + offset."""
+    """One of "skip", "mask" and "whole"; query i stands on key i + offset."""
     first_stands_on = queries.start + offset
     last_stands_on = queries.stop - 1 + offset
     if keys.start > last_stands_on:
@@ -270,7 +273,7 @@ check_tile_kind = LESSON.exercise(
 
 
 def kept_bytes(q_len, k_len, num_heads, value_dim, dtype):
-    """Bytes kept for the backward besides query, key and value: the output, and m and l in float32."""
+    """Bytes of the output, in `dtype`, and of m and l, in float32."""
     output = q_len * num_heads * value_dim * dtype.itemsize
     row_numbers = q_len * num_heads * 2 * 4
     return output + row_numbers
@@ -321,7 +324,10 @@ check_kept_bytes = LESSON.exercise(
 
 
 def score_gradient(scores, top, total, value, out, grad_out):
-    """dS of one tile, [rows, keys]. top, total [rows, 1] and out [rows, value_dim] are of the whole rows."""
+    """dS of one tile, [rows, keys], from its scores [rows, keys] and value [keys, value_dim].
+
+    Of the whole rows: top and total [rows, 1], out and grad_out [rows, value_dim].
+    """
     weights = (scores - top).exp() / total
     delta = (grad_out * out).sum(-1, keepdim=True)
     return weights * (grad_out @ value.T - delta)

@@ -58,7 +58,7 @@ def pieces_figure(
             svg.text(
                 x + width / 2,
                 row * 6 + 8,
-                f"m={_short(top)}  l={_short(total)}  o={_short(acc)}",
+                f"m={_short(top)}, l={_short(total)}, o={_short(acc)}",
                 anchor="middle",
                 weight="bold",
                 size=13,
@@ -84,7 +84,7 @@ def pieces_figure(
         svg.text(
             left + 4 + width / 2,
             y + 44,
-            f"l={_short(total)}  o={_short(acc)}  output o/l={acc / total:.2f}",
+            f"l={_short(total)}, o={_short(acc)}, output o/l={acc / total:.2f}",
             anchor="middle",
             weight="bold",
             size=13,
@@ -120,7 +120,7 @@ def shares_figure(words: Sequence[str], first_share: Sequence[float], cut: int) 
 def backward_figure() -> svg.Picture:
     """One step of the tiled backward as three columns: what was kept, what is made again, what is added to."""
     columns = (
-        ("kept, n rows", ("Q   K   V", "O   and dO → δ", "m   l"), svg.BLUE),
+        ("kept, n rows", ("Q, K, V", "O, and dO → δ", "m, l"), svg.BLUE),
         (
             "one tile, thrown away",
             ("S = scale · Q Kᵀ + mask", "P = e^(S − m) / l", "dS = P ∘ (dO Vᵀ − δ)"),

@@ -78,7 +78,7 @@ def test_moving_the_explorer_changes_its_picture(capsys):
 def test_the_two_blocks_on_paper_come_out_as_in_the_text():
     words, scores, values = ["a", "b", "c", "d"], [1.0, 3, 4, 2], [8.0, 16, 32, 0]
     figure = lesson_02.pieces_figure(words, scores, values, cut=2)
-    for line in ("m=3  l=1.25  o=18", "m=4  l=1.25  o=32", "l=1.875  o=41  output o/l=21.87"):
+    for line in ("m=3, l=1.25, o=18", "m=4, l=1.25, o=32", "l=1.875, o=41, output o/l=21.87"):
         assert line in figure.html
 
 
