@@ -1,0 +1,81 @@
+"""What the model writes: reproducible, whole graphemes, and an end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from course_lib.text import graphemes, load_tokenizer, normalize_bangla
+from course_lib.tiny_gpt import TinyGPT, sample
+
+TOKENIZER = load_tokenizer()
+
+
+class Recited(TinyGPT):
+    """A model that says the ids it was given, one after another, whatever it reads."""
+
+    def __init__(self, ids: list[int]) -> None:
+        super().__init__(dim=8, num_layers=1, num_heads=2)
+        self.ids = iter(ids)
+
+    def forward(self, tokens: Tensor, **_: Any) -> Tensor:
+        logits = torch.zeros(*tokens.shape, self.vocab_size)
+        logits[0, -1, next(self.ids)] = 50.0
+        return logits
+
+
+def bytes_as_tokens(text: str) -> list[int]:
+    """Ids that spell the text a byte at a time, as an untrained model may."""
+    single = {TOKENIZER.token_bytes(i): i for i in range(TOKENIZER.vocab_size)}
+    return [single[bytes([byte])] for byte in text.encode()]
+
+
+@pytest.fixture(scope="module")
+def untrained() -> TinyGPT:
+    return TinyGPT(dim=16, num_layers=1, num_heads=2)
+
+
+def test_the_same_seed_gives_the_same_text(untrained: TinyGPT) -> None:
+    texts = [sample(untrained, "এক", seed=seed, max_new_tokens=10) for seed in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_sampling_leaves_the_global_generator_alone(untrained: TinyGPT) -> None:
+    before = torch.get_rng_state()
+    sample(untrained, "A", max_new_tokens=3)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_the_prompt_comes_back_in_normal_form_without_spaces_at_its_end(untrained: TinyGPT) -> None:
+    prompt = "ব\u09be\u09dc\u09bf  "
+    assert sample(untrained, prompt, max_new_tokens=0) == normalize_bangla(prompt).rstrip()
+    assert sample(untrained, "", max_new_tokens=0) == ""
+
+
+def test_writing_stops_at_the_end_of_the_text() -> None:
+    model = Recited([*TOKENIZER.encode(" বই পড়ে।"), TOKENIZER.end_of_text, *TOKENIZER.encode("more")])
+    assert sample(model, "রহিম", max_new_tokens=50) == "রহিম বই পড়ে।"
+
+
+@pytest.mark.parametrize("budget", range(1, 16))
+def test_a_budget_that_ends_inside_a_grapheme_leaves_it_out(budget: int) -> None:
+    word = "ক্ষমা"
+    text = sample(Recited(bytes_as_tokens(word)), "", max_new_tokens=min(budget, len(word.encode())))
+    assert "\ufffd" not in text and not text.endswith("\u09cd")
+    assert word.startswith(text)
+    assert budget < 15 or graphemes(text) == graphemes(word)
+
+
+def test_temperature_zero_takes_the_likeliest(untrained: TinyGPT) -> None:
+    greedy = sample(untrained, "A", temperature=0, max_new_tokens=8)
+    assert greedy == sample(untrained, "A", top_k=1, temperature=5.0, seed=9, max_new_tokens=8)
+    assert greedy == sample(untrained, "A", temperature=0, seed=3, max_new_tokens=8)
+
+
+def test_padding_is_never_written() -> None:
+    model = Recited([TOKENIZER.pad, TOKENIZER.end_of_text])
+    assert sample(model, "A", max_new_tokens=1, temperature=0) != ""
+    assert not torch.isnan(model.embed.weight).any()
