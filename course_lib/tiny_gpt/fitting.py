@@ -62,8 +62,8 @@ def fit(
     seconds: float | None = None,
     steps: int | None = None,
     seed: int = 0,
-    lr: float = 3e-3,
-    batch_tokens: int = 2048,
+    lr: float = 6e-3,
+    batch_tokens: int = 1024,
     context: int | None = None,
     tokenizer: Tokenizer | None = None,
     weight_decay: float = 0.1,
@@ -129,7 +129,7 @@ def evaluate(
     documents: Iterable[Any] | Tensor,
     *,
     tokenizer: Tokenizer | None = None,
-    batch_tokens: int = 2048,
+    batch_tokens: int = 1024,
     context: int | None = None,
 ) -> float:
     """The mean loss of ``model`` on ``documents``, in nats a token; they are read as in :func:`fit`, each once."""

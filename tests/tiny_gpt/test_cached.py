@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -9,7 +11,7 @@ from course_lib.attention import Causal
 from course_lib.gqa import GroupedQueryAttention, KVCache
 from course_lib.tiny_gpt import sample
 
-from .test_model import POSITIONS, tiny
+from .test_model import POSITIONS, causal_with_distance, tiny
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
@@ -23,8 +25,9 @@ def test_with_a_cache_the_logits_are_those_of_reading_all_at_once(positions: str
     assert cache[1].host_lengths == (9, 9)
 
 
-def test_a_window_holds_behind_a_cache() -> None:
-    model = tiny(attention_bias=Causal("bottom-right", window=3))
+@pytest.mark.parametrize("attention_bias", [Causal("bottom-right", window=3), causal_with_distance])
+def test_a_bias_of_the_model_holds_behind_a_cache(attention_bias: Any) -> None:
+    model = tiny(attention_bias=attention_bias)
     tokens = torch.randint(0, 12, (1, 8))
     cache = [KVCache() for _ in model.layers]
     with torch.no_grad():

@@ -8,12 +8,30 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from course_lib.attention import Causal, attention
+from course_lib.attention import AttentionBias, Causal, Grid, attention
 from course_lib.packing import Packed, next_token_targets, pack
 from course_lib.tiny_gpt import FeedForward, TinyGPT, packed_loss, rotate, sinusoids
 
 DOCUMENTS = [[5, 9, 2, 11, 7], [3], [8, 8, 1], [], [4, 6, 10, 2, 9, 1, 5]]
 POSITIONS = ["none", "learned", "sinusoidal", "rotary"]
+
+
+class Distance(AttentionBias):
+    """-slope * distance to the key, a slope a head: a bias that adds scores, as ALiBi does."""
+
+    per_head = True
+
+    def __init__(self, num_heads: int) -> None:
+        self.slopes = torch.arange(1, num_heads + 1) / num_heads
+
+    def tile(self, queries: range, keys: range, grid: Grid) -> Tensor:
+        places = torch.arange(queries.start, queries.stop)[:, None] + grid.k_len - grid.q_len
+        distances = (places - torch.arange(keys.start, keys.stop)).abs()
+        return (-self.slopes[:, None, None] * distances).to(grid.dtype)
+
+
+def causal_with_distance(num_heads: int) -> AttentionBias:
+    return Causal("bottom-right") + Distance(num_heads)
 
 
 def tiny(**changes: Any) -> TinyGPT:
@@ -40,10 +58,11 @@ def test_logits_have_one_row_a_token_and_one_column_an_id(positions: str, num_kv
 
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("num_kv_heads", [2, 4])
+@pytest.mark.parametrize("attention_bias", [None, causal_with_distance])
 def test_a_packed_row_has_the_loss_and_gradient_of_one_document_at_a_time(
-    positions: str, num_kv_heads: int
+    positions: str, num_kv_heads: int, attention_bias: Any
 ) -> None:
-    model = tiny(positions=positions, num_kv_heads=num_kv_heads)
+    model = tiny(positions=positions, num_kv_heads=num_kv_heads, attention_bias=attention_bias)
     packed = packed_loss(model, pack(DOCUMENTS))
     total = torch.zeros((), dtype=torch.float64)
     targets = 0
@@ -127,6 +146,13 @@ def test_the_attention_bias_is_exchanged_by_an_object_or_a_function_of_heads(att
     model = tiny(attention_bias=attention_bias, num_layers=1, positions="none")
     one, other = (model(torch.tensor([ids]))[:, -1] for ids in ([3, 5, 7, 2], [7, 3, 7, 2]))
     torch.testing.assert_close(one, other, rtol=0, atol=1e-10)
+
+
+def test_a_bias_made_for_the_heads_changes_what_each_of_them_reads() -> None:
+    tokens = torch.tensor([[3, 5, 7, 2]])
+    plain, distant = tiny(positions="none"), tiny(positions="none", attention_bias=causal_with_distance)
+    assert torch.equal(plain.embed.weight, distant.embed.weight)
+    assert not torch.allclose(plain(tokens), distant(tokens))
 
 
 def test_the_feed_forward_is_exchanged_by_a_function_of_dim() -> None:
