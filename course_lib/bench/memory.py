@@ -1,8 +1,9 @@
 """How much memory a piece of work needs above what goes in and what comes out: its *workspace*.
 
-On Linux it is read from ``RssAnon`` of a child process, which counts the pages that the process has written and no
-files; elsewhere from its resident set. The work runs in a child of its own because an allocator that has once
-been full gives little back. The parent samples while the child works, so that what measures takes no part in it.
+On Linux it is what a child process's resident memory rises to, less the pages of files (code that is loaded on first
+use): the kernel keeps that high-water mark, and ``clear_refs`` sets it back, so that no peak is too short to be seen.
+Where it cannot be set back, and on other systems, the parent samples while the child works. The work runs in a child
+of its own because an allocator that has once been full gives little back.
 """
 
 from __future__ import annotations
@@ -21,20 +22,44 @@ SAMPLE_SECONDS = 0.0005
 
 
 def resident_bytes(pid: int) -> int:
-    """Anonymous resident memory of a process, in bytes."""
-    try:
-        with open(f"/proc/{pid}/status", encoding="ascii") as status:
-            for line in status:
-                if line.startswith("RssAnon:"):
-                    return int(line.split()[1]) * 1024
-    except FileNotFoundError:
-        pass
+    """Memory that a process holds and no file does: anonymous pages on Linux, its resident set elsewhere."""
+    status = _status(pid)
+    if "RssAnon" in status:
+        return status["RssAnon"]
     import psutil
 
     return psutil.Process(pid).memory_info().rss
 
 
-class _Sampler(threading.Thread):
+def _status(pid: int) -> dict[str, int]:
+    """Linux's sizes of a process in bytes (RssAnon, RssFile, VmHWM, VmRSS …); empty elsewhere."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as lines:
+            fields = (line.split() for line in lines if line.endswith(" kB\n"))
+            return {name.rstrip(":"): int(size) * 1024 for name, size, _ in fields}
+    except FileNotFoundError:
+        return {}
+
+
+class _PeakOfKernel:
+    """The largest resident memory since ``start()``, as the kernel keeps it."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+
+    def start(self) -> None:
+        """Raises OSError where the mark cannot be set back."""
+        with open(f"/proc/{self.pid}/clear_refs", "w", encoding="ascii") as marks:
+            marks.write("5")
+        self._files = _status(self.pid)["RssFile"]
+
+    def stop(self) -> int:
+        status = _status(self.pid)
+        # The mark counts files' pages too; those that came during the work are code, not its memory.
+        return status["VmHWM"] - max(self._files, status["RssFile"]) - status.get("RssShmem", 0)
+
+
+class _PeakOfSamples(threading.Thread):
     """The largest reading of another process's memory between ``start()`` and ``stop()``."""
 
     def __init__(self, pid: int) -> None:
@@ -54,6 +79,17 @@ class _Sampler(threading.Thread):
         self._done.set()
         self.join()
         return self.peak
+
+
+def _watch(pid: int) -> _PeakOfKernel | _PeakOfSamples:
+    """A watch on the process's peak, started."""
+    watch: _PeakOfKernel | _PeakOfSamples = _PeakOfKernel(pid)
+    try:
+        watch.start()
+    except OSError:
+        watch = _PeakOfSamples(pid)
+        watch.start()
+    return watch
 
 
 def workspaces(work: str, settings: Iterable[dict[str, Any]]) -> list[int]:
@@ -86,14 +122,12 @@ def workspaces(work: str, settings: Iterable[dict[str, Any]]) -> list[int]:
             if child.stdout.readline() != "ready\n":
                 raise RuntimeError(f"{work} could not be prepared with {setting}: {_last_words(child)}")
             before = resident_bytes(child.pid)
-            sampler = _Sampler(child.pid)
-            sampler.start()
+            watch = _watch(child.pid)
             print("go", file=child.stdin, flush=True)
             results = child.stdout.readline()
-            peak = sampler.stop()
             if not results:
                 raise RuntimeError(f"{work} failed with {setting}: {_last_words(child)}")
-            measured.append(max(0, peak - before - int(results)))
+            measured.append(max(0, watch.stop() - before - int(results)))
     finally:
         child.stdin.close()
         child.kill()

@@ -53,6 +53,19 @@ def test_only_what_is_neither_input_nor_result_counts_as_workspace(
 
 
 @on_linux
+def test_where_the_kernels_mark_cannot_be_set_back_samples_see_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(self: object) -> None:
+        raise PermissionError("clear_refs")
+
+    monkeypatch.setattr("course_lib.bench.memory._PeakOfKernel.start", refuse)
+    settings = [{"temporary": 1}, {"temporary": 64, "seconds": 0.2}]
+    _, sampled = workspaces("tests.bench.works:allocate", settings)
+    assert abs(sampled - 64 * MIB) <= SLACK
+
+
+@on_linux
 def test_the_reference_needs_the_score_matrix_and_tiled_does_not() -> None:
     length, heads = 1024, 2
     score_matrix = 4 * heads * length**2

@@ -8,9 +8,14 @@ MIB = 2**20
 
 
 def allocate(
-    *, temporary: int = 0, kept: int = 0, held: int = 0, talkative: bool = False
+    *, temporary: int = 0, kept: int = 0, held: int = 0, talkative: bool = False, seconds: float = 0
 ) -> Callable[[], list]:
-    """Fills so many MiB: of a temporary, of results, and of inputs that are there before it is measured."""
+    """Fills so many MiB: of a temporary, of results, and of inputs that are there before it is measured.
+
+    The temporary is held for so many seconds.
+    """
+    import time
+
     import torch
 
     inputs = torch.ones(held * MIB // 4)
@@ -19,7 +24,9 @@ def allocate(
         if talkative:
             print("go\nready\n12345")
         results = [torch.ones(kept * MIB // 4), inputs.sum()]
-        return [*results, torch.ones(temporary * MIB // 4).sum()]
+        filled = torch.ones(temporary * MIB // 4)
+        time.sleep(seconds)
+        return [*results, filled.sum()]
 
     return work
 
