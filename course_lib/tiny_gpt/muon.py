@@ -2,7 +2,7 @@
 
 The gradient of a weight matrix is mostly a few strong directions; AdamW, which scales each number by itself, follows
 them and learns the weak ones late. Muon makes the update (nearly) orthogonal first. On the stories the tiny model
-needs about a third of the tokens for the same loss. ``torch.optim.Muon`` does the same in bfloat16, which takes most
+needs less than half the tokens for the same loss. ``torch.optim.Muon`` does the same in bfloat16, which takes most
 of a second a step on a CPU without instructions for it; this one is at home there, in the weights' own precision.
 """
 
