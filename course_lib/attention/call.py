@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import numbers
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -28,8 +29,10 @@ class Call:
     scale: float
     return_lse: bool
     training: bool
+    found: dict[str, Any] = field(default_factory=dict, compare=False)
+    """What a backend worked out when asked whether it can run this call, so that running it need not."""
 
-    @property
+    @cached_property
     def grid(self) -> Grid:
         batch, q_len, num_heads, _ = self.query.shape
         dtype = accumulation_dtype(self.query.dtype)

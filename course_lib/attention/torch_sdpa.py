@@ -98,6 +98,12 @@ def run(call: Call) -> tuple[Tensor, Tensor | None]:
 
 def _pieces(call: Call) -> list[_Piece] | str:
     """How the call splits into kernel launches, or why it does not."""
+    if "pieces" not in call.found:
+        call.found["pieces"] = _find_pieces(call)
+    return call.found["pieces"]
+
+
+def _find_pieces(call: Call) -> list[_Piece] | str:
     grid = call.grid
     inputs = call.query.numel() + call.key.numel() + call.value.numel()
     pieces = []
@@ -164,7 +170,7 @@ def _apply_on_cpu(call: Call, pieces: list[_Piece]) -> tuple[Tensor, Tensor]:
 class _FlashOnCPU(torch.autograd.Function):
     """The fused CPU kernel over each piece, written straight into one output and one gradient.
 
-    Keys and values are never repeated for the query heads that share them: see ``_by_kv_head``.
+    Keys and values are never repeated for the query heads that share them: see ``_Split``.
     """
 
     @staticmethod
@@ -185,7 +191,7 @@ class _FlashOnCPU(torch.autograd.Function):
                 part_out, part_lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
                     q, k, v, 0.0, piece.causal, attn_mask=split.mask(part, q), scale=scale
                 )
-                if mask is None:
+                if mask is None and not piece.causal:  # those that mask have been asked about NaN before
                     lost = _rows_lost_to_nan(q, k, part_out, part_lse)
                     if lost is not None:
                         part_out = part_out.masked_fill(lost[..., None], float("nan"))
@@ -277,6 +283,8 @@ class _Split:
     def by_kv_head(self, tensor: Tensor, copy: bool = True) -> list[Tensor]:
         """The launches' [batch, kv_heads, rows, dim] of a [batch, heads, q_len, dim]. Without ``copy`` they are views
         to write into, with the group as a dimension of its own where it folds."""
+        if self.groups == 1:
+            return [tensor]
         grouped = tensor.unflatten(1, (-1, self.groups))
         if self.folds:
             return [grouped.flatten(2, 3) if copy else grouped]
