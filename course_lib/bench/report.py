@@ -122,7 +122,7 @@ class Report:
         axes.invert_yaxis()
         axes.axvline(1, color="#1f1f1f", linewidth=1)
         axes.set_xlabel("measured / bound (the line is the bound)")
-        axes.margins(x=0.25)
+        axes.set_xlim(right=4 * max([1.0, *shares]))  # room for the figures beside the bars
         buffer = io.BytesIO()
         figure.savefig(buffer, dpi=120)
         write_atomically(path, buffer.getvalue())
