@@ -102,6 +102,7 @@ class Report:
         import io
 
         from matplotlib.figure import Figure
+        from matplotlib.ticker import LogLocator, NullFormatter
 
         figure = Figure(figsize=(7, 0.6 + 0.45 * max(len(self.claims), 1)), layout="constrained")
         axes = figure.add_subplot()
@@ -119,6 +120,9 @@ class Report:
                 fontsize=9,
             )
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 3)))
+        axes.xaxis.set_major_formatter(lambda share, _: f"{share:g}")
+        axes.xaxis.set_minor_formatter(NullFormatter())
         axes.invert_yaxis()
         axes.axvline(1, color="#1f1f1f", linewidth=1)
         axes.set_xlabel("measured / bound (the line is the bound)")
