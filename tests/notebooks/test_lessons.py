@@ -17,6 +17,8 @@ Scores $\frac{q k^\top}{\sqrt{d}}$, then
 
 $$\sum_j e^{s_{ij}} < \infty$$
 
+Hidden: e<sup>−∞</sup> = 0, and H<sub>2</sub>O with <img src="data:image/gif;base64,R0lGODlhAQABAAAAACw=" alt="a dot">.
+
 See [the next lesson](02_b.ipynb#1-x), [here](#1-·-Which-weights?), `$HOME`,
 [the code](../course_lib/attention/tiled.py)."""
 
@@ -93,6 +95,13 @@ def test_formulas_are_drawn_and_code_is_not_taken_for_one(built):
 )
 def test_a_formula_is_drawn_or_shown_as_it_was_written(formula, holds):
     assert holds in page._mathml(formula, "inline")
+
+
+def test_html_inside_a_sentence_keeps_its_words(built):
+    _, output = built
+    soup = BeautifulSoup((output / NAME).with_suffix(".html").read_text(encoding="utf-8"), "html.parser")
+    assert [tag.text for tag in soup.select("p sup, p sub")] == ["−∞", "2"]
+    assert soup.select_one("p img[alt='a dot']") is not None
 
 
 def test_pictures_speak_their_captions_and_widgets_leave_theirs(built):

@@ -126,6 +126,10 @@ class _Renderer(IPythonRenderer):
     def latex_environment(self, name: str, body: str) -> str:
         return _mathml(rf"\begin{{{name}}}{body}\end{{{name}}}", "block")
 
+    def inline_html(self, html: str) -> str:
+        # nbconvert parses each tag by itself to embed pictures, and closes a <sup> before its word comes.
+        return super().inline_html(html) if "<img" in html else html
+
     def link(self, text: str, url: str, title: str | None = None) -> str:
         return super().link(text, self._lead_from_page(url), title)
 
