@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from nbval.plugin import get_sanitize_patterns
 
-from course_lib.classroom.notebooks import course, nbval_run
+from course_lib.classroom.notebooks import course, nbval_guard, nbval_run
 from course_lib.classroom.notebooks.__main__ import main
 from tests.notebooks.samples import bare_notebook, write
 
@@ -129,3 +129,22 @@ def test_the_sanitiser_file_is_read_as_it_is_meant():
     assert (
         len(get_sanitize_patterns(text)) == len(rules) == sum(line.startswith("replace:") for line in lines)
     )
+
+
+@pytest.mark.parametrize(("silent", "starts"), [(0, 1), (2, 3), (3, 3)])
+def test_a_kernel_that_does_not_answer_is_started_again(monkeypatch, silent, starts):
+    """Two workers that look for a free port at the same moment may find the same one."""
+    attempts = []
+
+    def start(self, name):
+        attempts.append(name)
+        if len(attempts) <= silent:
+            raise RuntimeError("Kernel didn't respond in 60 seconds")
+
+    monkeypatch.setattr(nbval_guard.RunningKernel, "__init__", start)
+    if silent < nbval_guard.STARTS:
+        nbval_guard.WatchedKernel("python3")
+    else:
+        with pytest.raises(RuntimeError, match="didn't respond"):
+            nbval_guard.WatchedKernel("python3")
+    assert attempts == ["python3"] * starts

@@ -20,6 +20,7 @@ from course_lib.classroom.notebooks import course
 from course_lib.classroom.notebooks.normalise import is_progress_bar
 
 POLL_SECONDS = 1.0
+STARTS = 3
 
 
 class KernelDied(Exception):
@@ -37,13 +38,22 @@ class WatchedKernel(RunningKernel):
         try:
             os.environ.clear()
             os.environ.update(environment)
-            super().__init__(*args, **kwargs)
+            self._start(*args, **kwargs)
         except BaseException:
             self._cleanup.close()
             raise
         finally:
             os.environ.clear()
             os.environ.update(before)
+
+    def _start(self, *args: Any, **kwargs: Any) -> None:
+        """Start, and start again where it does not answer: two workers may have picked the same free port."""
+        for attempt in range(1, STARTS + 1):
+            try:
+                return super().__init__(*args, **kwargs)
+            except RuntimeError:  # nbval has ended that kernel
+                if attempt == STARTS:
+                    raise
 
     def await_reply(self, msg_id: str, timeout: float | None = None) -> None:
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
