@@ -153,8 +153,7 @@ class AttentionBias:
         """
         grid = Grid(self.batch_size or 1, num_heads, q_len, k_len, dtype, torch.device(device))
         self.check(grid)
-        tile = self.tile(range(q_len), range(k_len), grid)
-        tile = tile.reshape((1,) * (4 - tile.dim()) + tuple(tile.shape))
+        tile = four_dims(self.tile(range(q_len), range(k_len), grid))
         return tile.to(dtype).expand(-1, -1, q_len, k_len)
 
     def __add__(self, other: Any) -> AttentionBias:
@@ -167,6 +166,11 @@ class AttentionBias:
         from .combine import Sum, as_bias
 
         return Sum.of(as_bias(other), self)
+
+
+def four_dims(tile: Tensor) -> Tensor:
+    """[batch or 1, heads or 1, rows or 1, columns or 1] of a tile that may leave leading sizes out."""
+    return tile.reshape((1,) * (4 - tile.dim()) + tuple(tile.shape))
 
 
 def sum_to(tensor: Tensor, shape: Sequence[int]) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .bias import NEG_INF, AttentionBias, Grid
+from .bias import NEG_INF, AttentionBias, Grid, four_dims
 
 INF = float("inf")
 
@@ -42,9 +42,7 @@ def reference_attention(
         out, lse = _softmax_product(scores, v, return_lse)
     else:
         grid = Grid(batch, num_heads, q_len, k_len, dtype, query.device)
-        tile = bias.tile(range(q_len), range(k_len), grid)
-        added = tile.expand(*tile.shape[:-2], q_len, k_len)
-        added = added.reshape((1,) * (4 - added.dim()) + added.shape)
+        added = four_dims(bias.tile(range(q_len), range(k_len), grid)).expand(-1, -1, q_len, k_len)
         added = added.unflatten(1, (num_kv_heads, groups) if added.shape[1] > 1 else (1, 1))
         hidden = added == NEG_INF
         if finite(query, key, value):

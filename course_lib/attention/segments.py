@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .bias import NEG_INF, AttentionBias, Block, Grid, as_whole_number
+from .bias import NEG_INF, AttentionBias, Block, Grid, as_whole_number, four_dims
 
 
 def as_lengths(name: str, lengths: Any) -> tuple[int, ...]:
@@ -142,7 +142,7 @@ class Segments(AttentionBias):
                 part = torch.zeros(1, 1, 1, 1, dtype=grid.dtype, device=grid.device)
             else:
                 part = block.bias.tile(own, inside, inner_grid)
-            parts.append((rows, columns, part.reshape((1,) * (4 - part.dim()) + part.shape), len(inside)))
+            parts.append((rows, columns, four_dims(part), len(inside)))
         lead = [max([1, *(part.shape[d] for _, _, part, _ in parts)]) for d in (0, 1)]
         tile = torch.full((*lead, len(queries), len(keys)), NEG_INF, dtype=grid.dtype, device=grid.device)
         for rows, columns, part, width in parts:

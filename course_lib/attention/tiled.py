@@ -26,7 +26,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from .bias import NEG_INF, AttentionBias, Block, Grid
+from .bias import NEG_INF, AttentionBias, Block, Grid, four_dims
 from .call import innermost_blocks, take_keys
 from .layout import cut, heads_first, put_back, rows_of
 from .reference import accumulation_dtype, finite, seen_nonfinite, zero_nonfinite
@@ -217,8 +217,7 @@ class _Problem:
     def bias_tile(self, sequences: range, queries: range, keys: range, num_kv_heads: int) -> Tensor:
         """[run or 1, kv heads or 1, groups or 1, rows or 1, columns or 1]"""
         assert self.bias is not None
-        tile = self.bias.tile(queries, keys, self.grid)
-        tile = tile.reshape((1,) * (4 - tile.dim()) + tuple(tile.shape))
+        tile = four_dims(self.bias.tile(queries, keys, self.grid))
         if tile.shape[0] > 1:
             tile = tile[sequences.start : sequences.stop]
         return tile.unflatten(1, (num_kv_heads, self.groups) if tile.shape[1] > 1 else (1, 1))

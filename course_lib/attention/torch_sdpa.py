@@ -14,9 +14,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .bias import NEG_INF, AttentionBias, Block, Grid
+from .bias import NEG_INF, AttentionBias, Block, Grid, four_dims
 from .call import Call, innermost_blocks, take_keys
-from .reference import finite
+from .reference import accumulation_dtype, finite
 
 LARGEST_ROW_BIAS = 1000.0
 """Up to here a float32 log-sum-exp still holds the sum of a row's weights to four digits."""
@@ -41,7 +41,7 @@ class _Piece:
         held = self.mask.stored(grid)
         if held is None or held.dtype != dtype:
             held = self.mask.tile(range(grid.q_len), range(grid.k_len), grid).to(dtype)
-        return held.reshape((1,) * (4 - held.dim()) + tuple(held.shape)).to(grid.device)
+        return four_dims(held).to(grid.device)
 
 
 def why_not(call: Call) -> str | None:
@@ -180,7 +180,7 @@ class _FlashOnCPU(torch.autograd.Function):
         batch, q_len, num_heads, _ = query.shape
         covered = sum(len(p.queries) for p in pieces) == q_len
         out = query.new_empty(query.shape) if covered else query.new_zeros(query.shape)
-        lse = torch.full((batch, num_heads, q_len, 1), NEG_INF, dtype=_lse_dtype(query.dtype))
+        lse = torch.full((batch, num_heads, q_len, 1), NEG_INF, dtype=accumulation_dtype(query.dtype))
         for piece, mask in zip(pieces, masks, strict=True):
             rows = slice(piece.queries.start, piece.queries.stop)
             k, v = (take_keys(t, piece.keys).transpose(1, 2) for t in (key, value))
@@ -310,10 +310,6 @@ def _rows_lost_to_nan(query: Tensor, key: Tensor, out: Tensor, lse: Tensor) -> T
     bad_query = ~query.isfinite().all(-1)
     no_good_key = ~key.isfinite().all(-1).any(-1, keepdim=True)
     return suspect & (out == 0).all(-1) & (bad_query | no_good_key)
-
-
-def _lse_dtype(dtype: torch.dtype) -> torch.dtype:
-    return torch.float64 if dtype == torch.float64 else torch.float32
 
 
 def _put_at(total: Tensor, keys: range | Tensor, part: Tensor, add: bool) -> None:
