@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 import operator
-import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+from course_lib.classroom.atomic import write_atomically
 
 WIDTH_OF_A_LOG = 120  # in characters: a pipe has no width of its own
 
@@ -70,7 +70,7 @@ class Report:
 
     def write_json(self, path: Path) -> None:
         """Whole or not at all."""
-        write_atomically(path, self.to_json().encode())
+        write_atomically(path, self.to_json())
 
     def print_table(self) -> None:
         from rich.console import Console
@@ -136,19 +136,6 @@ def _cell(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write beside the file and rename: a reader never sees half of it. Makes the folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def this_machine(device: str) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.bench import report as report_module
 from course_lib.bench.report import Claim, Report, this_machine, write_atomically
 
 
@@ -100,7 +99,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pyte
     def interrupted(source: object, target: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(report_module.os, "replace", interrupted)
+    monkeypatch.setattr("os.replace", interrupted)
     with pytest.raises(KeyboardInterrupt):
         write_atomically(path, b"second")
     assert path.read_bytes() == b"first"

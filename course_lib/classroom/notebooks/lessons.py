@@ -11,13 +11,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from course_lib.classroom.atomic import write_atomically
 from course_lib.classroom.notebooks import course
 from course_lib.classroom.notebooks.execute import CELL_TIMEOUT, Failure, execute, read
 from course_lib.classroom.notebooks.lesson_file import LessonFile
 from course_lib.classroom.notebooks.normalise import normalise
 from course_lib.classroom.notebooks.page import STYLE, LessonPage
 from course_lib.classroom.notebooks.progress import cells_shown
-from course_lib.classroom.notebooks.refresh import write_atomically
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,11 @@
 """`make notebooks`: execute notebooks in place and normalise them, so that their outputs may enter git."""
 
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
+from course_lib.classroom.atomic import write_atomically
 from course_lib.classroom.notebooks import check, course
 from course_lib.classroom.notebooks.execute import CELL_TIMEOUT, execute, read
 from course_lib.classroom.notebooks.normalise import normalise, to_text
@@ -47,36 +46,8 @@ def refresh(
     return 1 if failed else 0
 
 
-def write_atomically(path: Path, text: str) -> bool:
-    """Replace the file's content in one step; False, and no write, where it is the same already.
-
-    An interruption at any moment leaves the old file or the new one, never half of one.
-    """
-    content = text.encode("utf-8")
-    if path.exists() and path.read_bytes() == content:
-        return False
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        mode = path.stat().st_mode if path.exists() else 0o666 & ~_umask()
-        os.chmod(temporary, mode)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    return True
-
-
 def main(names: Sequence[str], *, cell_timeout: int = CELL_TIMEOUT) -> int:
     return refresh(course.select(names), cell_timeout=cell_timeout)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _show_source(console: Console, source: str) -> None:
