@@ -91,6 +91,10 @@ class AttentionBias:
     def check(self, grid: Grid) -> None:
         """Raise ValueError if this bias does not fit the grid; the message says what would."""
 
+    def check_parts(self, parts: Sequence[Block], grid: Grid) -> None:
+        """Raise ValueError if this bias, added to one of such parts, would say something else there than inside each:
+        beside segments it is asked about the places of the whole grid, within them about those of its segment."""
+
     def visible_keys(self, queries: range, grid: Grid) -> range:
         """A run of keys outside of which none of these queries sees anything (it may be wider than needed)."""
         return range(grid.k_len)

@@ -51,6 +51,11 @@ class Sum(AttentionBias):
     def check(self, grid: Grid) -> None:
         for term in self.terms:
             term.check(grid)
+        for i, term in enumerate(self.terms):
+            parts = term.blocks(grid)
+            if parts is not None:
+                for other in (*self.terms[:i], *self.terms[i + 1 :]):
+                    other.check_parts(parts, grid)
 
     def tile(self, queries: range, keys: range, grid: Grid) -> Tensor:
         needed = [t for t in self.terms if not t.is_zero(queries, keys, grid)]
