@@ -1,0 +1,163 @@
+"""A gated feed-forward that keeps its input for the backward, and nothing else.
+
+Eager PyTorch keeps what each step of ``w3(act(gate) * up)`` will need again: gate and up (one product, 2 ``hidden``
+numbers a token), act(gate) and its product with up (another 2), beside the input. All of that follows from the input
+by one matrix product, and feed-forwards are the cheapest part of a model to compute twice: of three products the
+backward repeats one, 11 units of work in place of 9 (Chen et al. 2016, "Training deep nets with sublinear memory
+cost", for one layer). With h = act(gate) * up and dH = dO W3:
+
+    dW3 = dOᵀ h        d(up) = dH * act(gate)        d(gate) = dH * up * act'(gate)
+    dX  = [d(gate), d(up)] W12                       dW12 = [d(gate), d(up)]ᵀ X
+
+Both directions go through the tokens some at a time, so what is in between is never whole, and stays in the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from .activation import Activation
+
+TOKENS_AT_ONCE = 1024
+"""On a CPU; products of fewer rows are slower, and more rows leave the cache."""
+TOKENS_AT_ONCE_ON_A_GPU = 16384
+
+
+def recomputed(
+    x: Float[Tensor, "*tokens in_features"],
+    w12: Float[Tensor, "twice_hidden in_features"],
+    b12: Float[Tensor, "twice_hidden"] | None,
+    w3: Float[Tensor, "out_features hidden"],
+    b3: Float[Tensor, "out_features"] | None,
+    activation: Activation,
+    dtype: torch.dtype,
+) -> Float[Tensor, "*tokens out_features"]:
+    """``w3(act(gate) * up)``, where gate and up are the halves of ``w12(x)``; computed and returned in ``dtype``."""
+    return _Recomputed.apply(x, w12, b12, w3, b3, activation, dtype)
+
+
+class _Recomputed(torch.autograd.Function):
+    @staticmethod
+    def forward(x, w12, b12, w3, b3, activation, dtype):
+        with _no_autocast(x.device):
+            weights = _cast((w12, b12, w3, b3), dtype)
+            out = x.new_empty(*x.shape[:-1], len(w3), dtype=dtype)
+            for rows, out_rows in zip(_some_at_once(x), _some_at_once(out), strict=True):
+                out_rows.copy_(_gated(rows.to(dtype), *weights, activation))
+        return out
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        *tensors, ctx.activation, ctx.dtype = inputs
+        # The tensors as they came, not as autocast has them: weights are kept anyway, and an input often is.
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx, grad_out):
+        tensors, needed = ctx.saved_tensors, ctx.needs_input_grad[:5]
+        gradients = _gradients
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            gradients = _differentiable_gradients  # backward(create_graph=True)
+        # Autograd runs this outside of the forward's autocast, or a user inside of another: dtype says what it was.
+        with _no_autocast(grad_out.device):
+            return *gradients(tensors, needed, grad_out, ctx.activation, ctx.dtype), None, None
+
+
+def _gated(
+    x: Tensor, w12: Tensor, b12: Tensor | None, w3: Tensor, b3: Tensor | None, activation: Activation
+) -> Tensor:
+    gate, up = F.linear(x, w12, b12).chunk(2, dim=-1)
+    return F.linear(activation.function(gate) * up, w3, b3)
+
+
+def _gradients(
+    tensors: Sequence[Tensor | None],
+    needed: Sequence[bool],
+    grad_out: Tensor,
+    activation: Activation,
+    dtype: torch.dtype,
+) -> list[Tensor | None]:
+    """Those of (x, w12, b12, w3, b3) that are needed, None for the others."""
+    x = tensors[0]
+    assert x is not None
+    w12, b12, w3, _ = _cast(tensors[1:], dtype)
+    assert w12 is not None and w3 is not None
+    # Gradients of weights are sums over many chunks, so half ones are summed in single precision.
+    sum_dtype = torch.promote_types(dtype, torch.float32)
+    grad_x, grad_w12, grad_b12, grad_w3, grad_b3 = (
+        torch.zeros(t.shape, dtype=sum_dtype if i else t.dtype, device=t.device)
+        if need and t is not None
+        else None
+        for i, (t, need) in enumerate(zip(tensors, needed, strict=True))
+    )
+    before_gate = any(needed[:3])
+    for number, (rows, grad_rows) in enumerate(zip(_some_at_once(x), _some_at_once(grad_out), strict=True)):
+        if grad_b3 is not None:
+            grad_b3 += grad_rows.sum(0, dtype=sum_dtype)
+        if not any(needed[:4]):
+            continue
+        rows = rows.to(dtype)
+        gate, up = F.linear(rows, w12, b12).chunk(2, dim=-1)
+        opened = activation.function(gate)
+        if grad_w3 is not None:
+            _add_product(grad_w3, grad_rows.T, opened * up)
+        if not before_gate:
+            continue
+        grad_hidden = grad_rows @ w3
+        grad_12 = torch.cat((activation.backward(grad_hidden * up, gate), grad_hidden * opened), dim=-1)
+        if grad_w12 is not None:
+            _add_product(grad_w12, grad_12.T, rows)
+        if grad_b12 is not None:
+            grad_b12 += grad_12.sum(0, dtype=sum_dtype)
+        if grad_x is not None:
+            _some_at_once(grad_x)[number].copy_(grad_12 @ w12)
+    return [
+        None if grad is None or t is None else grad.to(t.dtype)
+        for grad, t in zip((grad_x, grad_w12, grad_b12, grad_w3, grad_b3), tensors, strict=True)
+    ]
+
+
+def _differentiable_gradients(
+    tensors: Sequence[Tensor | None],
+    needed: Sequence[bool],
+    grad_out: Tensor,
+    activation: Activation,
+    dtype: torch.dtype,
+) -> list[Tensor | None]:
+    """The same, to be differentiated once more: it keeps what eager PyTorch keeps."""
+    # Where a layer is used twice, its second input depends on its weights. Only from an alias does a gradient stop
+    # short of that path, which autograd itself will follow.
+    aliases = [None if t is None else t.view_as(t) for t in tensors]
+    out = _gated(*_cast(aliases, dtype), activation)
+    wanted = [alias for alias, need in zip(aliases, needed, strict=True) if need and alias is not None]
+    found = iter(torch.autograd.grad(out, wanted, grad_out, create_graph=True))
+    return [next(found) if need else None for need in needed]
+
+
+def _no_autocast(device: torch.device) -> AbstractContextManager[object]:
+    known = torch.amp.is_autocast_available(device.type)  # not on "meta", for one
+    return torch.autocast(device.type, enabled=False) if known else nullcontext()
+
+
+def _cast(tensors: Sequence[Tensor | None], dtype: torch.dtype) -> list[Tensor | None]:
+    return [None if t is None else t.to(dtype) for t in tensors]
+
+
+def _some_at_once(tensor: Tensor) -> tuple[Tensor, ...]:
+    """[*tokens, features] as pieces [some tokens, features]."""
+    tokens = TOKENS_AT_ONCE if tensor.device.type == "cpu" else TOKENS_AT_ONCE_ON_A_GPU
+    return tensor.reshape(-1, tensor.shape[-1]).split(tokens)
+
+
+def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
+    """total += a @ b"""
+    if total.dtype == a.dtype:
+        total.addmm_(a, b)
+    else:
+        total += a @ b
