@@ -1,0 +1,372 @@
+"""Exercises of lesson 06, SwiGLU: the gate, the matched width, which gate won, bytes saved, the gate's backward.
+
+The pictures and the widget of the lesson are in `lesson_06_pictures`, the fair comparison in `lesson_06_experiment`,
+the wrong answers that the checks know by name in `lesson_06_mistakes` and `lesson_06_mistakes_memory`.
+"""
+
+import math
+
+import torch
+
+from course_lib.classroom.exercise import Case, Mistake
+from course_lib.classroom.lesson import Lesson
+from course_lib.lessons import lesson_06_mistakes as wrong
+from course_lib.lessons import lesson_06_mistakes_memory as wrong_memory
+from course_lib.lessons.lesson_06_experiment import FEED_FORWARDS, compare, measured_beforehand
+from course_lib.lessons.lesson_06_pictures import (
+    activation_explorer,
+    block_figure,
+    curves_figure,
+    dimmer_figure,
+    losses_figure,
+    render_activation,
+    saved_figure,
+    widths_figure,
+)
+
+LESSON = Lesson("lesson_06")
+hint, solution, progress, restore, language = LESSON.for_notebooks()
+
+__all__ = [
+    "FEED_FORWARDS",
+    "LESSON",
+    "activation_explorer",
+    "block_figure",
+    "check_gate_gradients",
+    "check_matched_hidden",
+    "check_saved_bytes",
+    "check_swiglu",
+    "check_winner",
+    "compare",
+    "curves_figure",
+    "dimmer_figure",
+    "hint",
+    "language",
+    "losses_figure",
+    "measured_beforehand",
+    "progress",
+    "render_activation",
+    "restore",
+    "saved_figure",
+    "solution",
+    "widths_figure",
+]
+
+
+# --- 6.1 ---------------------------------------------------------------------------------------------------------
+
+
+def swiglu(x, w1, w2, w3):
+    """[tokens, out], from x [tokens, dim], w1 and w2 [hidden, dim], w3 [out, hidden]; w1 makes the gate."""
+    gate, up = x @ w1.T, x @ w2.T
+    return (torch.nn.functional.silu(gate) * up) @ w3.T
+
+
+def _weights(tokens: int, dim: int, hidden: int, out: int, size: float = 1.0) -> tuple[torch.Tensor, ...]:
+    generator = torch.Generator().manual_seed(1000 * tokens + 100 * dim + 10 * hidden + out)
+    shapes = ((tokens, dim), (hidden, dim), (hidden, dim), (out, hidden))
+    x, *weights = (torch.randn(shape, generator=generator) for shape in shapes)
+    return (size * x, *weights)
+
+
+check_swiglu = LESSON.exercise(
+    "6.1",
+    "swiglu",
+    solution=swiglu,
+    cases=[
+        Case(
+            lambda: (
+                torch.tensor([[1.0, 2.0]]),
+                torch.tensor([[1.0, 0.5]]),  # gate 2
+                torch.tensor([[-1.0, 2.0]]),  # up 3
+                torch.tensor([[1.0], [2.0]]),
+            ),
+            label="one_neuron",
+        ),
+        Case(lambda: _weights(3, 4, 6, 4), label="several"),
+        Case(lambda: _weights(2, 5, 7, 3), label="other_out"),
+        Case(lambda: _weights(2, 3, 4, 3, size=200.0), label="loud"),
+        Case(lambda: _weights(0, 4, 6, 4), label="no_tokens"),
+    ],
+    mistakes=[
+        Mistake("math_exp", when=wrong.math_function_of_a_tensor),
+        Mistake("swapped", like=wrong.swiglu_swapped, everywhere=False),
+        Mistake("sigmoid", like=wrong.swiglu_sigmoid, everywhere=False),
+        Mistake("other_activation", like=wrong.swiglu_relu, everywhere=False),
+        Mistake("other_activation", like=wrong.swiglu_gelu, everywhere=False),
+        Mistake("other_activation", like=wrong.swiglu_gelu_tanh, everywhere=False),
+        Mistake("other_activation", like=wrong.swiglu_gelu_quick, everywhere=False),
+        Mistake("other_activation", like=wrong.swiglu_tanh, everywhere=False),
+        Mistake("softmax", like=wrong.swiglu_softmax, everywhere=False),
+        Mistake("both", like=wrong.swiglu_both, everywhere=False),
+        Mistake("no_activation", like=wrong.swiglu_bilinear, everywhere=False),
+        Mistake("silu_of_product", like=wrong.swiglu_silu_of_product, everywhere=False),
+        Mistake("added", like=wrong.swiglu_added, everywhere=False),
+        Mistake("one_alone", like=wrong.swiglu_gate_alone, everywhere=False),
+        Mistake("one_alone", like=wrong.swiglu_up_alone, everywhere=False),
+        Mistake("one_alone", like=wrong.swiglu_linear_up_alone, everywhere=False),
+        Mistake("same_twice", like=wrong.swiglu_up_from_gate, everywhere=False),
+        Mistake("same_twice", like=wrong.swiglu_up_from_up, everywhere=False),
+        Mistake("silu_at_end", like=wrong.swiglu_silu_at_end, everywhere=False),
+        Mistake("silu_at_end", like=wrong.swiglu_silu_twice_at_end, everywhere=False),
+        Mistake("silu_of_input", like=wrong.swiglu_silu_of_input, everywhere=False),
+        Mistake("silu_of_input", like=wrong.swiglu_silu_of_input_everywhere, everywhere=False),
+        Mistake("no_w3", like=wrong.swiglu_without_w3, everywhere=False),
+        Mistake("w3_first", like=wrong.swiglu_w3_first),
+        Mistake("w3_first", like=wrong.swiglu_w3_on_each),
+        Mistake("other_sign", like=wrong.swiglu_other_sign, everywhere=False),
+        Mistake("residual", like=wrong.swiglu_residual),
+        Mistake("concatenated", like=wrong.swiglu_concatenated, everywhere=False),
+        Mistake("overflow", when=wrong.nan_where_the_gate_is_loud),
+        Mistake("sizes", when=wrong.sizes_do_not_fit, values=wrong.error),
+    ],
+)
+
+
+# --- 6.2 ---------------------------------------------------------------------------------------------------------
+
+
+def matched_hidden(dim, expansion, multiple_of):
+    """Hidden width at which a gated feed-forward has the parameters of a plain one, expansion * dim wide."""
+    exact = 2 * expansion * dim / 3
+    return math.ceil(exact / multiple_of) * multiple_of
+
+
+def _width(*args: int, label: str = "", expected: int) -> Case:
+    return Case(args, label=label, expected=expected, same=wrong.same_width)
+
+
+check_matched_hidden = LESSON.exercise(
+    "6.2",
+    "matched_hidden",
+    solution=matched_hidden,
+    cases=[
+        _width(192, 4, 1, label="thirds", expected=512),
+        _width(96, 4, 8, label="already_a_multiple", expected=256),
+        _width(100, 4, 8, label="rounded_up", expected=272),
+        _width(4096, 4, 256, label="llama", expected=11008),
+        _width(120, 5, 64, expected=448),
+        _width(768, 2, 24, label="expansion", expected=1032),
+        _width(65, 4, 1, label="odd", expected=174),
+        _width(5120, 4, 256, expected=13824),
+    ],
+    mistakes=[
+        Mistake("same_width", like=wrong.matched_same_width),
+        Mistake("no_expansion", like=wrong.matched_without_expansion),
+        Mistake("always_four", like=wrong.matched_always_four),
+        Mistake("half", like=wrong.matched_half),
+        Mistake("third", like=wrong.matched_third),
+        Mistake("inverted", like=wrong.matched_inverted),
+        Mistake("three_quarters", like=wrong.matched_three_quarters),
+        Mistake("both_halves", like=wrong.matched_both_halves),
+        Mistake("both_halves", like=wrong.matched_both_halves_rounded_once),
+        Mistake("down", like=wrong.matched_down),
+        Mistake("nearest", like=wrong.matched_nearest),
+        Mistake("one_more", like=wrong.matched_one_more),
+        Mistake("cut_first", like=wrong.matched_cut_first),
+        Mistake("no_multiple", like=wrong.matched_not_a_multiple),
+        Mistake("no_multiple", like=wrong.matched_cut),
+        Mistake("no_multiple", like=wrong.matched_unrounded),
+        Mistake("always_eight", like=wrong.matched_always_eight),
+        Mistake("times_multiple", like=wrong.matched_times_multiple),
+        Mistake("in_multiples", like=wrong.matched_in_multiples),
+        Mistake("parameters", like=wrong.matched_parameters),
+        Mistake("rounded_early", like=wrong.matched_rounded_early),
+        Mistake("rounded_early", like=wrong.matched_rounded_wide),
+        Mistake("a_float", when=wrong.right_but_a_float),
+    ],
+)
+
+
+# --- 6.3 ---------------------------------------------------------------------------------------------------------
+
+
+def winner(losses):
+    """The name whose worst loss is below every loss of all others; None if there is none.
+
+    losses: name -> list of final losses, one for each seed, {"ReLU": [3.9, 3.8], "SwiGLU": [3.5, 3.6]}.
+    """
+    for name, own in losses.items():
+        others = [loss for other, runs in losses.items() if other != name for loss in runs]
+        if max(own) < min(others):
+            return name
+    return None
+
+
+check_winner = LESSON.exercise(
+    "6.3",
+    "winner",
+    solution=winner,
+    cases=[
+        Case(({"ReLU": [3.9, 3.8], "SwiGLU": [3.5, 3.6]},), label="clear", expected="SwiGLU"),
+        Case(({"SwiGLU": [3.71, 3.62], "ReLU": [3.44, 3.45]},), label="plain_wins", expected="ReLU"),
+        Case(({"ReLU": [3.52, 3.47, 3.49], "SwiGLU": [3.50, 3.45, 3.48]},), label="overlap", expected=None),
+        Case(
+            ({"ReLU": [3.9, 4.1, 4.0], "SwiGLU": [3.6, 3.5, 3.7], "GLU": [3.5, 4.7, 4.2]},),
+            label="third",
+            expected=None,
+        ),
+        Case(
+            ({"ReLU": [3.9, 4.1, 4.0], "SwiGLU": [3.6, 3.5, 3.7], "GLU": [4.1, 4.7, 4.2]},),
+            label="three",
+            expected="SwiGLU",
+        ),
+        Case(({"ReLU": [3.8, 4.0], "SwiGLU": [3.7, 3.8]},), label="equal", expected=None),
+        Case(
+            ({"ReLU": [3.80, 3.90, 4.00, 3.85], "SwiGLU": [3.0, 3.0, 4.1, 3.0]},),
+            label="one_bad_seed",
+            expected=None,
+        ),
+        Case(({"ReLU": [3.3, 4.9], "GELU": [3.2, 3.25], "SwiGLU": [3.1, 3.9]},), expected=None),
+    ],
+    mistakes=[
+        Mistake("true", when=wrong.says_true),
+        Mistake("word", when=wrong.a_word_for_nothing),
+        Mistake("false", when=wrong.says_false),
+        Mistake("number", when=wrong.a_number_for_a_name),
+        Mistake("list", when=wrong.a_list_of_names),
+        Mistake("largest", like=wrong.winner_of_largest),
+        Mistake("largest", like=wrong.winner_above_all),
+        Mistake("mean", like=wrong.winner_by_mean),
+        Mistake("mean", like=wrong.winner_by_median),
+        Mistake("best_run", like=wrong.winner_by_best_run),
+        Mistake("worst_run", like=wrong.winner_by_worst_run),
+        Mistake("one_seed", like=wrong.winner_by_first_seed),
+        Mistake("one_seed", like=wrong.winner_by_last_seed),
+        Mistake("second", like=wrong.winner_over_second),
+        Mistake("any", like=wrong.winner_over_any),
+        Mistake("tie", like=wrong.winner_or_tie),
+        Mistake("mean_below", like=wrong.winner_mean_below_all),
+        Mistake("below_means", like=wrong.winner_worst_below_means),
+        Mistake("below_worst", like=wrong.winner_worst_below_worst),
+        Mistake("gap", like=wrong.winner_by_gap_and_spread, values=wrong.verdicts),
+        Mistake("gap", like=wrong.winner_by_gap_and_own_spread, values=wrong.verdicts),
+        Mistake("gap", like=wrong.winner_by_deviation, values=wrong.verdicts),
+        Mistake("gap", like=wrong.winner_by_bars, values=wrong.verdicts),
+        Mistake("pairs", like=wrong.winner_seed_by_seed),
+        Mistake("itself", like=wrong.winner_never),
+    ],
+)
+
+
+# --- 6.4 ---------------------------------------------------------------------------------------------------------
+
+
+def saved_bytes(tokens, dim, hidden, dtype):
+    """Bytes that autograd keeps of one SwiGLU, its parameters left out."""
+    from_input = dim  # for the gradient of w12
+    from_w12 = 2 * hidden  # gate and up, side by side in one tensor
+    from_silu = hidden  # for the gradient of the up
+    product = hidden  # for the gradient of w3
+    return tokens * (from_input + from_w12 + from_silu + product) * dtype.itemsize
+
+
+check_saved_bytes = LESSON.exercise(
+    "6.4",
+    "saved_bytes",
+    solution=saved_bytes,
+    cases=[
+        Case((1, 6, 16, torch.float32), label="one_token", expected=280),
+        Case((100, 96, 256, torch.float32), label="many", expected=448000),
+        Case((1024, 512, 1368, torch.float32), label="lesson", expected=24510464),
+        Case((300, 768, 2048, torch.float16), label="half"),
+        Case((7, 80, 216, torch.bfloat16)),
+        Case((5, 96, 256, torch.float64), label="double"),
+        Case((64, 128, 128, torch.float32), label="narrow"),
+    ],
+    mistakes=[
+        Mistake("dtype_as_number", when=wrong_memory.took_the_dtype_for_a_number),
+        Mistake("bits", like=wrong_memory.saved_bits),
+        Mistake("numbers", like=wrong_memory.saved_numbers),
+        Mistake("not_bytes", like=wrong_memory.saved_kib),
+        Mistake("not_bytes", like=wrong_memory.saved_mib),
+        Mistake("always_float32", like=wrong_memory.saved_always_float32),
+        Mistake("always_half", like=wrong_memory.saved_always_half),
+        Mistake("one_token_only", like=wrong_memory.saved_of_one_token),
+        Mistake("parameters", like=wrong_memory.saved_parameters),
+        Mistake("parameters", like=wrong_memory.saved_parameters_too),
+        Mistake("parameters", like=wrong_memory.saved_parameters_without_product),
+        Mistake("one_missing", like=wrong_memory.saved_three_hidden),
+        Mistake("two_missing", like=wrong_memory.saved_two_hidden),
+        Mistake("three_missing", like=wrong_memory.saved_one_hidden),
+        Mistake("no_input", like=wrong_memory.saved_without_input),
+        Mistake("no_input", like=wrong_memory.saved_three_hidden_without_input),
+        Mistake("no_input", like=wrong_memory.saved_two_hidden_without_input),
+        Mistake("input_alone", like=wrong_memory.saved_input_alone),
+        Mistake("output", like=wrong_memory.saved_output_too),
+        Mistake("output", like=wrong_memory.saved_output_too_without_product),
+        Mistake("output", like=wrong_memory.saved_output_for_input),
+        Mistake("views", like=wrong_memory.saved_five_hidden),
+        Mistake("views", like=wrong_memory.saved_views_too),
+        Mistake("views", like=wrong_memory.saved_view_of_up_too),
+        Mistake("gradients", like=wrong_memory.saved_twice),
+        Mistake("widths", like=wrong_memory.saved_dims),
+        Mistake("widths", like=wrong_memory.saved_product_of_widths),
+        Mistake("square", like=wrong_memory.saved_square),
+    ],
+)
+
+
+# --- 6.5 ---------------------------------------------------------------------------------------------------------
+
+
+def gate_gradients(gate, up, grad):
+    """(gradient of gate, gradient of up), where grad is the gradient that arrives at silu(gate) * up."""
+    sigma = gate.sigmoid()
+    silu = gate * sigma
+    return grad * up * (sigma + silu * (1 - sigma)), grad * silu
+
+
+def _row(*numbers: list[float]) -> tuple[torch.Tensor, ...]:
+    return tuple(torch.tensor([row]) for row in numbers)
+
+
+def _hidden(tokens: int, hidden: int) -> tuple[torch.Tensor, ...]:
+    generator = torch.Generator().manual_seed(10 * tokens + hidden)
+    return tuple(2 * torch.randn(tokens, hidden, generator=generator) for _ in range(3))
+
+
+check_gate_gradients = LESSON.exercise(
+    "6.5",
+    "gate_gradients",
+    solution=gate_gradients,
+    cases=[
+        Case(lambda: _row([0.0, 0.0], [3.0, -1.0], [2.0, 1.0]), label="at_zero"),
+        Case(lambda: _row([1.0, 3.0], [3.0, 0.5], [2.0, -1.0]), label="open"),
+        Case(lambda: _hidden(3, 5), label="several"),
+        Case(
+            lambda: _row([-100.0, 100.0, -200.0, 200.0], [3.0, -2.0, 1.0, 5.0], [2.0, 1.0, -1.0, 0.5]),
+            label="loud",
+        ),
+    ],
+    mistakes=[
+        Mistake("math_exp", when=wrong.math_function_of_a_tensor),
+        Mistake("forward", when=wrong_memory.gave_the_forward),
+        Mistake("one_tensor", when=wrong_memory.gave_one_tensor),
+        Mistake("order", like=wrong_memory.gradients_swapped),
+        Mistake("sigmoid_alone", like=wrong_memory.gradients_sigmoid_alone),
+        Mistake("sigmoid_slope", like=wrong_memory.gradients_sigmoid_slope),
+        Mistake("second_alone", like=wrong_memory.gradients_second_term_alone),
+        Mistake("minus", like=wrong_memory.gradients_minus),
+        Mistake("slope_formula", like=wrong_memory.gradients_without_outer_sigmoid),
+        Mistake("slope_formula", like=wrong_memory.gradients_without_inner_sigmoid),
+        Mistake("slope_formula", like=wrong_memory.gradients_without_one_minus),
+        Mistake("relu", like=wrong_memory.gradients_of_relu),
+        Mistake("silu_for_slope", like=wrong_memory.gradients_silu_for_slope),
+        Mistake("no_up", like=wrong_memory.gradients_slope_without_up),
+        Mistake("plus_up", like=wrong_memory.gradients_slope_plus_up),
+        Mistake("up_factor", like=wrong_memory.gradients_up_without_silu),
+        Mistake("up_factor", like=wrong_memory.gradients_up_by_gate),
+        Mistake("up_factor", like=wrong_memory.gradients_up_by_sigmoid),
+        Mistake("up_factor", like=wrong_memory.gradients_up_by_slope),
+        Mistake("up_factor", like=wrong_memory.gradients_up_by_up),
+        Mistake("no_grad", like=wrong_memory.gradients_of_ones),
+        Mistake("no_grad", like=wrong_memory.gradients_gate_of_ones),
+        Mistake("no_grad", like=wrong_memory.gradients_up_of_ones),
+        Mistake("swapped_gate", like=wrong_memory.gradients_of_swapped_gate),
+        Mistake("both", like=wrong_memory.gradients_of_silu_on_both),
+        Mistake("no_activation", like=wrong_memory.gradients_of_bilinear),
+        Mistake("at_grad", like=wrong_memory.gradients_at_grad),
+        Mistake("overflow", when=wrong_memory.nan_where_the_gate_is_loud),
+    ],
+)

@@ -1,0 +1,418 @@
+"""Wrong answers to exercises 6.1 to 6.3 of lesson 06, each written as a student would, and signs in what went wrong.
+
+A check recognises a mistake by what it gives, so each of these stands for every other way to make it.
+"""
+
+import math
+import operator
+
+import torch
+import torch.nn.functional as F
+
+from course_lib.classroom.exercise import Attempt
+
+# --- 6.1 ---------------------------------------------------------------------------------------------------------
+
+
+def swiglu_swapped(x, w1, w2, w3):
+    return (x @ w1.T * F.silu(x @ w2.T)) @ w3.T
+
+
+def swiglu_sigmoid(x, w1, w2, w3):
+    return ((x @ w1.T).sigmoid() * (x @ w2.T)) @ w3.T
+
+
+def swiglu_relu(x, w1, w2, w3):
+    return (F.relu(x @ w1.T) * (x @ w2.T)) @ w3.T
+
+
+def swiglu_gelu(x, w1, w2, w3):
+    return (F.gelu(x @ w1.T) * (x @ w2.T)) @ w3.T
+
+
+def swiglu_gelu_tanh(x, w1, w2, w3):
+    return (F.gelu(x @ w1.T, approximate="tanh") * (x @ w2.T)) @ w3.T
+
+
+def swiglu_gelu_quick(x, w1, w2, w3):
+    gate = x @ w1.T
+    return (gate * (1.702 * gate).sigmoid() * (x @ w2.T)) @ w3.T
+
+
+def swiglu_tanh(x, w1, w2, w3):
+    return ((x @ w1.T).tanh() * (x @ w2.T)) @ w3.T
+
+
+def swiglu_softmax(x, w1, w2, w3):
+    return ((x @ w1.T).softmax(-1) * (x @ w2.T)) @ w3.T
+
+
+def swiglu_both(x, w1, w2, w3):
+    return (F.silu(x @ w1.T) * F.silu(x @ w2.T)) @ w3.T
+
+
+def swiglu_bilinear(x, w1, w2, w3):
+    return ((x @ w1.T) * (x @ w2.T)) @ w3.T
+
+
+def swiglu_silu_of_product(x, w1, w2, w3):
+    return F.silu((x @ w1.T) * (x @ w2.T)) @ w3.T
+
+
+def swiglu_added(x, w1, w2, w3):
+    return (F.silu(x @ w1.T) + x @ w2.T) @ w3.T
+
+
+def swiglu_gate_alone(x, w1, w2, w3):
+    return F.silu(x @ w1.T) @ w3.T
+
+
+def swiglu_up_alone(x, w1, w2, w3):
+    return F.silu(x @ w2.T) @ w3.T
+
+
+def swiglu_linear_up_alone(x, w1, w2, w3):
+    return x @ w2.T @ w3.T
+
+
+def swiglu_up_from_gate(x, w1, w2, w3):
+    gate = x @ w1.T
+    return (F.silu(gate) * gate) @ w3.T
+
+
+def swiglu_up_from_up(x, w1, w2, w3):
+    up = x @ w2.T
+    return (F.silu(up) * up) @ w3.T
+
+
+def swiglu_silu_at_end(x, w1, w2, w3):
+    return F.silu(((x @ w1.T) * (x @ w2.T)) @ w3.T)
+
+
+def swiglu_silu_twice_at_end(x, w1, w2, w3):
+    return F.silu((F.silu(x @ w1.T) * (x @ w2.T)) @ w3.T)
+
+
+def swiglu_silu_of_input(x, w1, w2, w3):
+    return ((F.silu(x) @ w1.T) * (x @ w2.T)) @ w3.T
+
+
+def swiglu_silu_of_input_everywhere(x, w1, w2, w3):
+    return ((F.silu(x) @ w1.T) * (F.silu(x) @ w2.T)) @ w3.T
+
+
+def swiglu_without_w3(x, w1, w2, w3):
+    return F.silu(x @ w1.T) * (x @ w2.T)
+
+
+def swiglu_w3_first(x, w1, w2, w3):
+    return F.silu(x @ w1.T @ w3.T) * (x @ w2.T @ w3.T)
+
+
+def swiglu_w3_on_each(x, w1, w2, w3):
+    return (F.silu(x @ w1.T) @ w3.T) * (x @ w2.T @ w3.T)
+
+
+def swiglu_other_sign(x, w1, w2, w3):
+    gate = x @ w1.T
+    return (gate * (-gate).sigmoid() * (x @ w2.T)) @ w3.T
+
+
+def swiglu_residual(x, w1, w2, w3):
+    return x + (F.silu(x @ w1.T) * (x @ w2.T)) @ w3.T
+
+
+def swiglu_residual_added(x, w1, w2, w3):
+    return x + F.silu(x @ w1.T) @ w3.T
+
+
+def swiglu_concatenated(x, w1, w2, w3):
+    return torch.cat((F.silu(x @ w1.T), x @ w2.T), -1)
+
+
+def sizes_do_not_fit(attempt: Attempt) -> bool:
+    text = str(attempt.error)
+    return "mat1 and mat2" in text or "must match the size" in text or "size mismatch" in text
+
+
+def nan_where_the_gate_is_loud(attempt: Attempt) -> bool:
+    return attempt.case.label == "loud" and bool(attempt.got.isnan().any())
+
+
+def math_function_of_a_tensor(attempt: Attempt) -> bool:
+    return "converted to Python scalars" in str(attempt.error)
+
+
+def error(attempt: Attempt) -> dict[str, object]:
+    return {"error": str(attempt.error)}
+
+
+# --- 6.2 ---------------------------------------------------------------------------------------------------------
+
+
+def _up(number, multiple_of):
+    return math.ceil(number / multiple_of) * multiple_of
+
+
+def matched_same_width(dim, expansion, multiple_of):
+    return _up(expansion * dim, multiple_of)
+
+
+def matched_without_expansion(dim, expansion, multiple_of):
+    return _up(2 * dim / 3, multiple_of)
+
+
+def matched_always_four(dim, expansion, multiple_of):
+    return _up(8 * dim / 3, multiple_of)
+
+
+def matched_half(dim, expansion, multiple_of):
+    return _up(expansion * dim / 2, multiple_of)
+
+
+def matched_third(dim, expansion, multiple_of):
+    return _up(expansion * dim / 3, multiple_of)
+
+
+def matched_inverted(dim, expansion, multiple_of):
+    return _up(3 * expansion * dim / 2, multiple_of)
+
+
+def matched_three_quarters(dim, expansion, multiple_of):
+    return _up(3 * expansion * dim / 4, multiple_of)
+
+
+def matched_both_halves(dim, expansion, multiple_of):
+    return 2 * _up(2 * expansion * dim / 3, multiple_of)
+
+
+def matched_both_halves_rounded_once(dim, expansion, multiple_of):
+    return _up(4 * expansion * dim / 3, multiple_of)
+
+
+def matched_down(dim, expansion, multiple_of):
+    return 2 * expansion * dim // 3 // multiple_of * multiple_of
+
+
+def matched_nearest(dim, expansion, multiple_of):
+    return round(2 * expansion * dim / 3 / multiple_of) * multiple_of
+
+
+def matched_one_more(dim, expansion, multiple_of):
+    return (2 * expansion * dim // 3 // multiple_of + 1) * multiple_of
+
+
+def matched_cut_first(dim, expansion, multiple_of):
+    hidden = int(2 * expansion * dim / 3)
+    return (hidden + multiple_of - 1) // multiple_of * multiple_of
+
+
+def matched_not_a_multiple(dim, expansion, multiple_of):
+    return math.ceil(2 * expansion * dim / 3)
+
+
+def matched_cut(dim, expansion, multiple_of):
+    return 2 * expansion * dim // 3
+
+
+def matched_unrounded(dim, expansion, multiple_of):
+    return 2 * expansion * dim / 3
+
+
+def matched_always_eight(dim, expansion, multiple_of):
+    return _up(2 * expansion * dim / 3, 8)
+
+
+def matched_times_multiple(dim, expansion, multiple_of):
+    return math.ceil(2 * expansion * dim / 3) * multiple_of
+
+
+def matched_in_multiples(dim, expansion, multiple_of):
+    return math.ceil(2 * expansion * dim / 3 / multiple_of)
+
+
+def matched_parameters(dim, expansion, multiple_of):
+    return 2 * expansion * dim * dim
+
+
+def matched_rounded_early(dim, expansion, multiple_of):
+    return _up(math.ceil(2 * dim / 3) * expansion, multiple_of)
+
+
+def matched_rounded_wide(dim, expansion, multiple_of):
+    return 2 * _up(expansion * dim, multiple_of) // 3
+
+
+def right_but_a_float(attempt: Attempt) -> bool:
+    return isinstance(attempt.got, float) and attempt.got == attempt.wanted
+
+
+def same_width(got, wanted) -> bool:
+    """Whether `got` is the whole number wanted: nn.Linear takes no float for a width."""
+    if isinstance(wanted, float):  # that of a wrong answer, to which a student's is compared
+        return got == wanted
+    try:
+        return not isinstance(got, bool) and operator.index(got) == wanted
+    except TypeError:
+        return False
+
+
+# --- 6.3 ---------------------------------------------------------------------------------------------------------
+
+
+def _mean(numbers):
+    return sum(numbers) / len(numbers)
+
+
+def _spread(numbers):
+    return max(numbers) - min(numbers)
+
+
+def _deviation(numbers):
+    return (sum((x - _mean(numbers)) ** 2 for x in numbers) / len(numbers)) ** 0.5
+
+
+def winner_by_mean(losses):
+    return min(losses, key=lambda name: _mean(losses[name]))
+
+
+def winner_by_median(losses):
+    return min(losses, key=lambda name: sorted(losses[name])[len(losses[name]) // 2])
+
+
+def winner_by_best_run(losses):
+    return min(losses, key=lambda name: min(losses[name]))
+
+
+def winner_by_worst_run(losses):
+    return min(losses, key=lambda name: max(losses[name]))
+
+
+def winner_by_first_seed(losses):
+    return min(losses, key=lambda name: losses[name][0])
+
+
+def winner_by_last_seed(losses):
+    return min(losses, key=lambda name: losses[name][-1])
+
+
+def winner_of_largest(losses):
+    return max(losses, key=lambda name: _mean(losses[name]))
+
+
+def winner_above_all(losses):
+    for name, own in losses.items():
+        if all(min(own) > max(other) for key, other in losses.items() if key != name):
+            return name
+    return None
+
+
+def winner_over_second(losses):
+    first, second = sorted(losses, key=lambda name: _mean(losses[name]))[:2]
+    return first if max(losses[first]) < min(losses[second]) else None
+
+
+def winner_over_any(losses):
+    for name, own in losses.items():
+        if any(max(own) < min(other) for key, other in losses.items() if key != name):
+            return name
+    return None
+
+
+def winner_or_tie(losses):
+    for name, own in losses.items():
+        if all(max(own) <= min(other) for key, other in losses.items() if key != name):
+            return name
+    return None
+
+
+def winner_mean_below_all(losses):
+    for name, own in losses.items():
+        if all(_mean(own) < min(other) for key, other in losses.items() if key != name):
+            return name
+    return None
+
+
+def winner_worst_below_means(losses):
+    for name, own in losses.items():
+        if all(max(own) < _mean(other) for key, other in losses.items() if key != name):
+            return name
+    return None
+
+
+def winner_worst_below_worst(losses):
+    for name, own in losses.items():
+        if all(max(own) < max(other) for key, other in losses.items() if key != name):
+            return name
+    return None
+
+
+def winner_by_gap_and_spread(losses):
+    first, second = sorted(losses, key=lambda name: _mean(losses[name]))[:2]
+    gap = _mean(losses[second]) - _mean(losses[first])
+    return first if gap > max(_spread(losses[first]), _spread(losses[second])) else None
+
+
+def winner_by_gap_and_own_spread(losses):
+    first, second = sorted(losses, key=lambda name: _mean(losses[name]))[:2]
+    return first if _mean(losses[second]) - _mean(losses[first]) > _spread(losses[first]) else None
+
+
+def winner_by_deviation(losses):
+    first, second = sorted(losses, key=lambda name: _mean(losses[name]))[:2]
+    gap = _mean(losses[second]) - _mean(losses[first])
+    return first if gap > max(_deviation(losses[first]), _deviation(losses[second])) else None
+
+
+def winner_by_bars(losses):
+    def high(own):
+        return _mean(own) + _deviation(own)
+
+    def low(own):
+        return _mean(own) - _deviation(own)
+
+    for name, own in losses.items():
+        if all(high(own) < low(other) for key, other in losses.items() if key != name):
+            return name
+    return None
+
+
+def winner_seed_by_seed(losses):
+    for name, own in losses.items():
+        others = [other for key, other in losses.items() if key != name]
+        if all(a < b for other in others for a, b in zip(own, other, strict=True)):
+            return name
+    return None
+
+
+def winner_never(losses):
+    return None
+
+
+def a_word_for_nothing(attempt: Attempt) -> bool:
+    return attempt.wanted is None and isinstance(attempt.got, str) and attempt.got not in attempt.args[0]
+
+
+def says_false(attempt: Attempt) -> bool:
+    return attempt.wanted is None and (attempt.got is False or attempt.got == [] or attempt.got == ())
+
+
+def a_number_for_a_name(attempt: Attempt) -> bool:
+    return isinstance(attempt.got, int | float) and not isinstance(attempt.got, bool)
+
+
+def a_list_of_names(attempt: Attempt) -> bool:
+    return isinstance(attempt.got, list | tuple | set | dict)
+
+
+def says_true(attempt: Attempt) -> bool:
+    return attempt.got is True
+
+
+def itself_included(attempt: Attempt) -> bool:
+    """None where somebody won: what comes of comparing each with all, itself among them."""
+    return attempt.got is None and attempt.wanted is not None
+
+
+def verdicts(attempt: Attempt) -> dict[str, object]:
+    return {"verdict": repr(attempt.got), "right": repr(attempt.wanted)}
