@@ -19,7 +19,7 @@ from course_lib.attention import AttentionBias, Causal, KeyPadding
 from course_lib.attention.segments import as_lengths
 
 from .causal_at import CausalAt
-from .sizes import check_sizes
+from .sizes import checked_sizes
 
 
 class KVCache:
@@ -35,10 +35,8 @@ class KVCache:
     """
 
     def __init__(self, *, block_size: int = 256, max_length: int | None = None) -> None:
-        check_sizes(block_size=block_size)
-        if max_length is not None:
-            check_sizes(max_length=max_length)
-        self.block_size, self.max_length = block_size, max_length
+        (self.block_size,) = checked_sizes(block_size=block_size)
+        self.max_length = None if max_length is None else checked_sizes(max_length=max_length)[0]
         self._keys: Tensor | None = None
         self._values: Tensor | None = None
         self.host_lengths: tuple[int, ...] = ()
@@ -107,15 +105,15 @@ class KVCache:
         counts = (new,) * batch if real is None else tuple(real.sum(1).tolist())
         after = tuple(have + count for have, count in zip(before, counts, strict=True))
         self._check_room(before, after)
+        start = before[0] if before else 0
         if real is None and len(set(before)) <= 1:
-            positions, width = None, max(after, default=0)
+            positions, width = None, start + new
         else:
             positions = self._positions(key.new_ones(batch, new, dtype=torch.bool) if real is None else real)
             # Wide enough that no query stands beyond its bottom-right place: a bias of distances (ALiBi) is then
             # right up to a constant a row, which the softmax does not feel.
             ahead = (positions - torch.arange(new, device=positions.device))[positions >= 0]
             width = max(*after, new + int(ahead.max())) if len(ahead) else max(after)
-        start = before[0] if before else 0
         keys = self._keys = _written(self._with_room(self._keys, key, width), key, start, positions)
         values = self._values = _written(self._with_room(self._values, value, width), value, start, positions)
         self.host_lengths = after
@@ -128,13 +126,12 @@ class KVCache:
         For drafts that were not accepted, and to write another continuation of the same prompt. Raises ValueError
         for more tokens than are held.
         """
-        if isinstance(lengths, int) and not isinstance(lengths, bool):
-            check_sizes(at_least=0, lengths=lengths)
-            if lengths > max(self.host_lengths, default=0):
-                raise ValueError(
-                    f"lengths: expected at most the {max(self.host_lengths, default=0)} tokens held, got {lengths}."
-                )
-            lengths = tuple(min(lengths, held) for held in self.host_lengths)
+        if hasattr(lengths, "__index__") and getattr(lengths, "ndim", 0) == 0:
+            (at_most,) = checked_sizes(at_least=0, lengths=lengths)
+            longest = max(self.host_lengths, default=0)
+            if at_most > longest:
+                raise ValueError(f"lengths: expected at most the {longest} tokens held, got {at_most}.")
+            lengths = tuple(min(at_most, held) for held in self.host_lengths)
         lengths = as_lengths("lengths", lengths)
         self._check_batch("lengths", len(lengths))
         for i, (wanted, held) in enumerate(zip(lengths, self.host_lengths, strict=True)):
@@ -233,13 +230,15 @@ class KVCache:
 
 def _written(room: Tensor, tensor: Tensor, start: int, positions: Tensor | None) -> Tensor:
     """``room`` [batch, kv_heads, room, dim] with ``tensor`` [batch, new, kv_heads, dim] from ``start`` on in every
-    sequence, or at ``positions`` [batch, new] where they are not -1. In place, unless autograd looks on."""
-    if room.requires_grad or (torch.is_grad_enabled() and tensor.requires_grad):
+    sequence, or at ``positions`` [batch, new] where they are not -1. In place, unless autograd looks on or the room
+    was made in inference mode, whose tensors may not be written outside of it."""
+    seen = room.requires_grad or (torch.is_grad_enabled() and tensor.requires_grad)
+    if seen or (room.is_inference() and not torch.is_inference_mode_enabled()):
         room = room.clone()
-    columns = room.transpose(1, 2)
     if positions is None:
-        columns[:, start : start + tensor.shape[1]] = tensor
+        # Not columns[:, start:stop] = tensor: torch.compile (2.13) would then read the room as it was before.
+        room.narrow(2, start, tensor.shape[1]).copy_(tensor.transpose(1, 2))
     else:
         sequence, token = (positions >= 0).nonzero(as_tuple=True)
-        columns[sequence, positions[sequence, token]] = tensor[sequence, token]
+        room.transpose(1, 2)[sequence, positions[sequence, token]] = tensor[sequence, token]
     return room

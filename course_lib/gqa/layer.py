@@ -20,7 +20,7 @@ from course_lib.attention.combine import as_bias
 
 from .cache import KVCache
 from .causal_at import CausalAt
-from .sizes import check_groups, check_sizes
+from .sizes import check_groups, checked_sizes
 
 Rotary = tuple[Tensor, Tensor] | Callable[[Tensor], Tensor]
 
@@ -38,7 +38,7 @@ class GroupedQueryAttention(nn.Module):
         self, dim: int, num_heads: int, num_kv_heads: int, *, head_dim: int | None = None, bias: bool = False
     ) -> None:
         super().__init__()
-        check_sizes(dim=dim, num_heads=num_heads, num_kv_heads=num_kv_heads)
+        dim, num_heads, num_kv_heads = checked_sizes(dim=dim, num_heads=num_heads, num_kv_heads=num_kv_heads)
         check_groups(num_heads, num_kv_heads)
         if head_dim is None:
             if dim % num_heads:
@@ -47,7 +47,7 @@ class GroupedQueryAttention(nn.Module):
                     "that together are not as wide as the model."
                 )
             head_dim = dim // num_heads
-        check_sizes(head_dim=head_dim)
+        (head_dim,) = checked_sizes(head_dim=head_dim)
         self.dim, self.num_heads, self.num_kv_heads, self.head_dim = dim, num_heads, num_kv_heads, head_dim
         self.q_proj = nn.Linear(dim, num_heads * head_dim, bias=bias)
         self.k_proj = nn.Linear(dim, num_kv_heads * head_dim, bias=bias)
@@ -89,6 +89,7 @@ class GroupedQueryAttention(nn.Module):
                 f"x: expected [batch, length, dim = {self.dim}], got shape {list(x.shape)}. A single sequence needs "
                 "x[None]."
             )
+        self._check_dtype(x)
         if cache is not None and not isinstance(cache, KVCache):
             raise TypeError(
                 f"cache: expected a KVCache, got {type(cache).__name__}. Every layer has a cache of its own: pass the "
@@ -98,7 +99,7 @@ class GroupedQueryAttention(nn.Module):
         key = self.k_proj(x).unflatten(-1, (self.num_kv_heads, self.head_dim))
         value = self.v_proj(x).unflatten(-1, (self.num_kv_heads, self.head_dim))
         if rotary is not None:
-            turn = rotary if callable(rotary) else _half_rotation(rotary, query)
+            turn = _checked(rotary) if callable(rotary) else _half_rotation(rotary, query)
             query, key = turn(query), turn(key)
         if cache is None:
             if attention_mask is not None:
@@ -115,6 +116,18 @@ class GroupedQueryAttention(nn.Module):
             raise
         return self.o_proj(out.flatten(2))
 
+    def _check_dtype(self, x: Tensor) -> None:
+        weight = self.q_proj.weight
+        if (
+            x.dtype != weight.dtype
+            and weight.is_floating_point()
+            and not torch.is_autocast_enabled(x.device.type)
+        ):
+            raise ValueError(
+                f"x: expected {weight.dtype} as the weights of this layer, got {x.dtype}. Convert one of the two with "
+                ".to(dtype), or run under torch.autocast."
+            )
+
 
 def mean_pool_kv_heads(
     weight: Float[Tensor, "rows *dim"], num_heads: int, num_kv_heads: int
@@ -125,12 +138,13 @@ def mean_pool_kv_heads(
     vector [num_heads * head_dim] becomes [num_kv_heads * head_dim]. Averaging beats keeping the first head of a group
     as a start for re-training (Ainslie et al. 2023, section 2.1).
     """
-    check_sizes(num_heads=num_heads, num_kv_heads=num_kv_heads)
+    num_heads, num_kv_heads = checked_sizes(num_heads=num_heads, num_kv_heads=num_kv_heads)
     check_groups(num_heads, num_kv_heads)
-    if not isinstance(weight, Tensor):
+    if not isinstance(weight, Tensor) or not weight.is_floating_point():
+        came = weight.dtype if isinstance(weight, Tensor) else type(weight).__name__
         raise TypeError(
-            f"weight: expected a tensor [num_heads * head_dim, dim], got {type(weight).__name__}. Pass the weight of "
-            "the projection, such as k_proj.weight."
+            f"weight: expected a floating-point tensor [num_heads * head_dim, dim], got {came}. Pass the weight of the "
+            "projection, such as k_proj.weight."
         )
     if weight.dim() not in (1, 2) or weight.shape[0] % num_heads or not weight.shape[0]:
         raise ValueError(
@@ -139,7 +153,8 @@ def mean_pool_kv_heads(
         )
     head_dim = weight.shape[0] // num_heads
     groups = weight.unflatten(0, (num_kv_heads, num_heads // num_kv_heads, head_dim))
-    return groups.mean(1).flatten(0, 1)
+    # In float64 the sum is exact enough that heads which agree come out as they were, bit for bit.
+    return groups.mean(1, dtype=torch.float64).to(weight.dtype).flatten(0, 1)
 
 
 def _refuse_window(bias: Any, query: Tensor, key: Tensor) -> None:
@@ -152,6 +167,20 @@ def _refuse_window(bias: Any, query: Tensor, key: Tensor) -> None:
             "this cache ends. Expected a bias without a window, or sequences of one length: read the others in caches "
             "of their own."
         )
+
+
+def _checked(rotary: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    def turn(tensor: Tensor) -> Tensor:
+        turned = rotary(tensor)
+        if not isinstance(turned, Tensor) or turned.shape != tensor.shape:
+            came = list(turned.shape) if isinstance(turned, Tensor) else type(turned).__name__
+            raise ValueError(
+                f"rotary: expected a function that returns the tensor [batch, length, heads, head_dim] = "
+                f"{list(tensor.shape)} turned, got {came} from it."
+            )
+        return turned
+
+    return turn
 
 
 def _half_rotation(rotary: Any, query: Tensor) -> Callable[[Tensor], Tensor]:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
+# One check and one wording for whole numbers, here and in attention.
+from course_lib.attention.bias import as_whole_number
 
-def check_sizes(at_least: int = 1, **sizes: Any) -> None:
-    """Raise TypeError or ValueError that names the first size which is no whole number, or too small."""
-    for name, size in sizes.items():
-        if isinstance(size, bool) or not isinstance(size, int):
-            raise TypeError(f"{name}: expected a whole number, got {type(size).__name__} {size!r}.")
+
+def checked_sizes(at_least: int = 1, **sizes: Any) -> tuple[int, ...]:
+    """The sizes as ints. Raises TypeError or ValueError that names the first which is no whole number, or too small."""
+    checked = tuple(as_whole_number(name, size) for name, size in sizes.items())
+    for name, size in zip(sizes, checked, strict=True):
         if size < at_least:
             raise ValueError(f"{name}: expected a whole number of at least {at_least}, got {size}.")
+    return checked
 
 
 def check_groups(num_heads: int, num_kv_heads: int) -> None:
@@ -33,8 +37,8 @@ def kv_cache_bytes(
 
     ``2 * batch * length * num_layers * num_kv_heads * head_dim`` numbers, the 2 for keys and values.
     """
-    check_sizes(num_layers=num_layers, num_kv_heads=num_kv_heads, head_dim=head_dim)
-    check_sizes(at_least=0, batch=batch, length=length)
+    a_token = checked_sizes(num_layers=num_layers, num_kv_heads=num_kv_heads, head_dim=head_dim)
+    tokens = checked_sizes(at_least=0, batch=batch, length=length)
     if not isinstance(dtype, torch.dtype):
         raise TypeError(f"dtype: expected a torch.dtype such as torch.float16, got {dtype!r}.")
-    return 2 * batch * length * num_layers * num_kv_heads * head_dim * dtype.itemsize
+    return 2 * math.prod(tokens) * math.prod(a_token) * dtype.itemsize

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+import shutil
+from collections.abc import Callable
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -206,6 +212,68 @@ def test_grouped_heads_are_stored_as_they_came() -> None:
         with torch.no_grad():
             gqa(randn(1, 3, 64), cache=caches[kv_heads])
     assert caches[32].nbytes == 8 * caches[4].nbytes
+
+
+def test_a_cache_filled_in_inference_mode_goes_on_outside_of_it() -> None:
+    gqa, cache, x = layer(), KVCache(), randn(2, 5, 12)
+    with torch.inference_mode():
+        gqa(x[:, :3], cache=cache)
+    with torch.no_grad():
+        out = torch.cat([gqa(x[:, at : at + 1], cache=cache) for at in (3, 4)], dim=1)
+    assert_close(out, torch.stack([attend_alone(gqa, row)[3:] for row in x]))
+
+
+def test_inference_mode_goes_on_in_a_cache_filled_outside_of_it() -> None:
+    gqa, cache, x = layer(), KVCache(), randn(2, 5, 12)
+    with torch.no_grad():
+        gqa(x[:, :3], cache=cache)
+    with torch.inference_mode():
+        out = gqa(x[:, 3:], cache=cache)
+    assert_close(out, torch.stack([attend_alone(gqa, row)[3:] for row in x]))
+
+
+@pytest.mark.compiled
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(
+    not (shutil.which("g++") or shutil.which("clang++")), reason="the compiler needs a C++ compiler"
+)
+def test_a_compiled_layer_reads_the_token_that_it_has_just_cached() -> None:
+    """From the fifth step on, where lengths are symbols to the compiler, it once read the cache as it was before."""
+    gqa, cache, x = layer(), KVCache(), randn(2, 7, 12)
+    torch._dynamo.reset()
+    compiled = torch.compile(gqa)
+    with torch.no_grad():
+        out = torch.cat([compiled(part, cache=cache) for part in x.split(1, dim=1)], dim=1)
+    assert_close(out, torch.stack([attend_alone(gqa, row) for row in x]))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda cache: pickle.loads(pickle.dumps(cache))])
+def test_a_copy_of_a_cache_goes_its_own_way(copied: Callable[[KVCache], KVCache]) -> None:
+    """One prompt read once, several continuations."""
+    gqa, cache, x = layer(), KVCache(), randn(1, 4, 12)
+    read(gqa, cache, x)
+    other = copied(cache)
+    for held, more in ((cache, randn(1, 2, 12, seed=1)), (other, randn(1, 2, 12, seed=2))):
+        assert_close(read(gqa, held, more)[0], attend_alone(gqa, torch.cat((x[0], more[0])), rotary=True)[4:])
+
+
+def test_sizes_and_lengths_may_be_numpy_numbers_or_tensors() -> None:
+    cache = KVCache(block_size=np.int64(4), max_length=torch.tensor(8))
+    cache.append(randn(2, 3, 2, 4), randn(2, 3, 2, 4))
+    cache.truncate(np.int64(2))
+    assert cache.lengths.tolist() == [2, 2]
+    cache.truncate(torch.tensor(1))
+    cache.reorder(np.array([1, 1, 0]))
+    assert cache.lengths.tolist() == [1, 1, 1]
+    number = kv_cache_bytes(
+        batch=np.int64(1),
+        length=np.int32(2**30),
+        num_layers=96,
+        num_kv_heads=96,
+        head_dim=128,
+        dtype=torch.int8,
+    )
+    assert type(number) is int and number == 2 * 2**30 * 96 * 96 * 128
 
 
 def test_append_returns_what_it_holds() -> None:

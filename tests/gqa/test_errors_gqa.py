@@ -63,6 +63,22 @@ CASES: dict[str, tuple[Callable[[], object], type[Exception], list[str]]] = {
     ),
     "x without a batch": (lambda: LAYER(torch.zeros(3, 12)), ValueError, ["^x:", r"\[3, 12\]", r"x\[None\]"]),
     "x that is no tensor": (lambda: LAYER([[0.0] * 12]), TypeError, ["^x:", "tensor", "list"]),
+    "x of another dtype": (
+        lambda: LAYER(X.double()),
+        ValueError,
+        ["^x:", "float32 as the weights", "float64", "autocast"],
+    ),
+    "ids in place of x": (lambda: LAYER(X.long()), ValueError, ["^x:", "float32", "int64"]),
+    "rotary that returns another shape": (
+        lambda: LAYER(X, rotary=lambda heads: heads.mT),
+        ValueError,
+        ["^rotary", r"\[2, 3, 6, 2\]", r"got \[2, 3, 2, 6\]"],
+    ),
+    "rotary that returns nothing": (
+        lambda: LAYER(X, rotary=lambda heads: None),  # type: ignore[arg-type, return-value]
+        ValueError,
+        ["^rotary", "function that returns", "got NoneType"],
+    ),
     "the caches of all layers": (
         lambda: LAYER(X, cache=[KVCache()]),
         TypeError,
@@ -162,6 +178,16 @@ CASES: dict[str, tuple[Callable[[], object], type[Exception], list[str]]] = {
         ValueError,
         [r"lengths\[1\]", "at most the 3 tokens held", "got 4"],
     ),
+    "truncating to half a token": (
+        lambda: cache().truncate(1.5),
+        TypeError,
+        ["^lengths", "list of whole numbers", "float 1.5"],
+    ),
+    "truncating to True": (
+        lambda: cache().truncate(True),
+        TypeError,
+        ["^lengths", "whole number", "bool True"],
+    ),
     "truncating another batch": (
         lambda: cache().truncate([1]),
         ValueError,
@@ -221,6 +247,11 @@ CASES: dict[str, tuple[Callable[[], object], type[Exception], list[str]]] = {
         lambda: mean_pool_kv_heads(torch.zeros(13, 5), 6, 2),
         ValueError,
         ["weight", "num_heads = 6", r"\[13, 5\]", "rows"],
+    ),
+    "pooling whole numbers": (
+        lambda: mean_pool_kv_heads(torch.zeros(12, 4, dtype=torch.int64), 6, 2),
+        TypeError,
+        ["^weight", "floating-point", "int64"],
     ),
     "pooling a layer": (
         lambda: mean_pool_kv_heads(LAYER, 6, 2),

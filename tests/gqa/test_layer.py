@@ -150,6 +150,14 @@ def test_pooling_takes_the_mean_of_each_group_of_heads() -> None:
     assert torch.equal(mean_pool_kv_heads(weight, 6, 6), weight)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("group", [2, 3, 7, 8])
+def test_heads_that_agree_are_pooled_to_themselves_bit_for_bit(group: int, dtype: torch.dtype) -> None:
+    heads = randn(2, 1, 3, 200).to(dtype)
+    pooled = mean_pool_kv_heads(heads.expand(2, group, 3, 200).flatten(0, 2), 2 * group, 2)
+    assert pooled.dtype == dtype and torch.equal(pooled, heads[:, 0].flatten(0, 1))
+
+
 def test_a_layer_whose_heads_agree_within_groups_loses_nothing_by_pooling() -> None:
     multi, grouped = layer(12, 6, 6, bias=True), GroupedQueryAttention(12, 6, 2, bias=True).double()
     state = multi.state_dict()
