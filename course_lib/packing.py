@@ -89,9 +89,9 @@ def pack(sequences: Iterable[Any]) -> PackedBatch:
     Raises TypeError or ValueError for anything else: floating-point or bool ids, another number of dimensions, one
     padded tensor in place of a list.
     """
-    if isinstance(sequences, Tensor):
+    if isinstance(sequences, Tensor) or getattr(sequences, "ndim", 1) != 1:
         raise TypeError(
-            f"sequences: expected a list of 1-D tensors, a document each, got one tensor of shape "
+            f"sequences: expected a list of 1-D tensors, a document each, got one {type(sequences).__name__} of shape "
             f"{list(sequences.shape)}. The rows of a padded batch go without their padding: pack([row[:n] for row, n "
             "in zip(batch, lengths)])."
         )
@@ -212,14 +212,17 @@ def _as_ids(i: int, sequence: Any) -> Tensor:
         )
     try:
         ids = torch.as_tensor(sequence)
-    except (TypeError, ValueError, RuntimeError):
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise TypeError(
-            f"sequences[{i}]: expected a 1-D tensor or a list of token ids, got {type(sequence).__name__}."
+            f"sequences[{i}]: expected a 1-D tensor or a list of token ids, got {type(sequence).__name__} of which no "
+            f"tensor can be made ({error})."
         ) from None
     if ids.dim() != 1:
+        hint = "A row of a batch is batch[i], without its padding."
+        if ids.dim() == 0:
+            hint = "A single document goes in a list: [ids]."
         raise ValueError(
-            f"sequences[{i}]: expected one dimension, a token id each, got shape {list(ids.shape)}. A row of a batch "
-            "is batch[i], without its padding."
+            f"sequences[{i}]: expected one dimension, a token id each, got shape {list(ids.shape)}. {hint}"
         )
     # torch.tensor([]) is floating-point, and yet no wrong id lies in it.
     if len(ids) and (ids.dtype == torch.bool or ids.is_floating_point() or ids.is_complex()):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -56,6 +57,11 @@ CASES: dict[str, tuple[Callable[[], object], type[Exception], list[str]]] = {
         TypeError,
         ["sequences", "list of 1-D tensors", r"\[2, 3\]", "without their padding"],
     ),
+    "one padded array": (
+        lambda: pack(np.zeros((2, 3), dtype=np.int64)),
+        TypeError,
+        ["sequences", "list of 1-D tensors", r"ndarray of shape \[2, 3\]", "without their padding"],
+    ),
     "text in place of sequences": (lambda: pack("abc"), TypeError, ["sequences", "str", "tokenizer.encode"]),
     "texts in place of ids": (
         lambda: pack([IDS, "abc"]),
@@ -66,7 +72,7 @@ CASES: dict[str, tuple[Callable[[], object], type[Exception], list[str]]] = {
     "numbers in place of sequences": (
         lambda: pack([1, 2]),
         ValueError,
-        [r"sequences\[0\]", "one dimension", r"\[\]"],
+        [r"sequences\[0\]", "one dimension", r"\[\]", r"in a list: \[ids\]"],
     ),
     "a sequence of two dimensions": (
         lambda: pack([IDS, torch.zeros(2, 3, dtype=torch.int64)]),
@@ -87,6 +93,16 @@ CASES: dict[str, tuple[Callable[[], object], type[Exception], list[str]]] = {
         lambda: pack([{"a": 1}]),
         TypeError,
         [r"sequences\[0\]", "1-D tensor or a list", "dict"],
+    ),
+    "ids within ids": (
+        lambda: pack([[1, [2, 3]]]),
+        TypeError,
+        [r"sequences\[0\]", "list of token ids", "list of which no tensor"],
+    ),
+    "an id beyond 64 bits": (
+        lambda: pack([IDS, [2**70]]),
+        TypeError,
+        [r"sequences\[1\]", "list of token ids", "[Oo]verflow"],
     ),
     "sequences on two devices": (
         lambda: pack([IDS, IDS.to("meta")]),
