@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 import random
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -55,6 +56,7 @@ class FitResult:
         return sum(last) / len(last) if last else math.nan
 
 
+@torch.enable_grad()
 def fit(
     model: TinyGPT,
     documents: Iterable[Any] | Tensor,
@@ -83,7 +85,12 @@ def fit(
     Raises ValueError for an empty corpus or an id outside the vocabulary, and FloatingPointError where the loss or its
     gradient is no longer finite; the weights are then those before that step.
     """
-    _check_limits(seconds, steps, lr, batch_tokens, context)
+    _check_limits(seconds, steps, lr, batch_tokens, context, weight_decay)
+    if not any(p.requires_grad for p in model.parameters()):
+        raise ValueError(
+            "model: expected parameters that train, got none that wants a gradient. model.requires_grad_(True) wakes "
+            "them."
+        )
     rng = random.Random(as_whole_number("seed", seed))
     parts = _parts(model, documents, tokenizer, batch_tokens, context)
     if seconds is None and steps is None:
@@ -250,14 +257,17 @@ def _ids(number: int, document: Any, tokenizer: Tokenizer | None, vocab_size: in
     return ids
 
 
-def _check_limits(seconds: Any, steps: Any, lr: Any, batch_tokens: Any, context: Any) -> None:
-    for name, number in (("seconds", seconds), ("lr", lr)):
+def _check_limits(
+    seconds: Any, steps: Any, lr: Any, batch_tokens: Any, context: Any, weight_decay: Any = 0.0
+) -> None:
+    for name, number in (("seconds", seconds), ("lr", lr), ("weight_decay", weight_decay)):
         if number is None and name == "seconds":
             continue
-        if isinstance(number, bool) or not isinstance(number, (int, float)):
+        if isinstance(number, bool) or not isinstance(number, numbers.Real):
             raise TypeError(f"{name}: expected a number, got {type(number).__name__} {number!r}.")
-        if not (0 < number < math.inf):
-            raise ValueError(f"{name}: expected a number over 0, got {number}.")
+        if not 0 < number < math.inf and not (name == "weight_decay" and number == 0):
+            least = "of at least 0" if name == "weight_decay" else "over 0"
+            raise ValueError(f"{name}: expected a number {least}, got {number}.")
     for name, number, least in (
         ("steps", steps, 1),
         ("batch_tokens", batch_tokens, 2),

@@ -86,7 +86,7 @@ class TinyGPT(nn.Module):
             if positions == "learned":
                 self.position_embed = nn.Embedding(max_length, dim)
                 nn.init.normal_(self.position_embed.weight, std=INITIAL_SIZE)
-            make = FeedForward if feed_forward is None else feed_forward
+            make = _as_maker(feed_forward)
             self.layers = nn.ModuleList(
                 Layer(dim, num_heads, num_kv_heads, make(dim)) for _ in range(num_layers)
             )
@@ -110,12 +110,7 @@ class TinyGPT(nn.Module):
         before the first token.
         """
         _check_tokens(tokens, self.vocab_size)
-        caches: Sequence[LayerCache | None] = [None] * len(self.layers) if cache is None else cache
-        if len(caches) != len(self.layers):
-            raise ValueError(
-                f"cache: expected one cache for each of the {len(self.layers)} layers, got {len(caches)}. "
-                "Make them with [KVCache() for _ in model.layers]."
-            )
+        caches = [None] * len(self.layers) if cache is None else checked_caches(cache, len(self.layers))
         positions = self._checked_positions(tokens, positions, caches[0])
         bias = self.attention_bias if bias is None else bias
         x = self.embed(tokens)
@@ -270,6 +265,41 @@ def _as_attention_bias(attention_bias: Any, num_heads: int) -> AttentionBias:
             "A causal model's is Causal('bottom-right'), perhaps with more added to it."
         )
     return bias
+
+
+def _as_maker(feed_forward: Any) -> Callable[[int], nn.Module]:
+    if feed_forward is None:
+        return FeedForward
+    # A module is callable as well, but one for all layers would share its weights among them.
+    if isinstance(feed_forward, nn.Module) or not callable(feed_forward):
+        raise TypeError(
+            "feed_forward: expected a function of dim that makes a module, such as lambda dim: FeedForward(dim), got "
+            f"{_kind(feed_forward)}."
+        )
+    return feed_forward
+
+
+def checked_caches(cache: Any, num_layers: int) -> Sequence[LayerCache]:
+    """``cache`` if it is one for each layer, all of which have read the same. Raises TypeError or ValueError."""
+    advice = "Make them with [KVCache() for _ in model.layers]."
+    if not isinstance(cache, (list, tuple)) or not all(isinstance(own, LayerCache) for own in cache):
+        raise TypeError(f"cache: expected a list of caches, one for each layer, got {_kind(cache)}. {advice}")
+    if len(cache) != num_layers:
+        raise ValueError(
+            f"cache: expected one cache for each of the {num_layers} layers, got {len(cache)}. {advice}"
+        )
+    if len({id(own) for own in cache}) < num_layers:
+        raise ValueError(
+            f"cache: expected a cache of its own for each layer, got one that serves several. {advice} "
+            "[KVCache()] * 2 is the same cache twice."
+        )
+    lengths = [own.lengths.tolist() for own in cache]
+    if any(held != lengths[0] for held in lengths):
+        raise ValueError(
+            f"cache: expected as many tokens in every layer's cache, got lengths {' and '.join(map(str, lengths))}. A "
+            f"call that was refused may have reached some layers only: start again with new ones. {advice}"
+        )
+    return cache
 
 
 def _check_tokens(tokens: Any, vocab_size: int) -> None:

@@ -11,7 +11,7 @@ import torch
 
 from course_lib.gqa import KVCache
 from course_lib.text import train_tokenizer
-from course_lib.tiny_gpt import TinyGPT, evaluate, fit, sample
+from course_lib.tiny_gpt import FeedForward, TinyGPT, evaluate, fit, sample
 
 
 def small(**changes: Any) -> TinyGPT:
@@ -34,6 +34,14 @@ def write_twice_with_one_cache() -> None:
     cache = [KVCache()]
     write(cache=cache)
     write(cache=cache)
+
+
+def read_after_a_refused_call() -> None:
+    """The second layer has room for one token only; the first has read three by then."""
+    model, cache = small(num_layers=2), [KVCache(), KVCache(max_length=1)]
+    with pytest.raises(ValueError, match="max_length"):
+        read(ROW, model, cache=cache)
+    read(ROW[:, :1], model, cache=cache)
 
 
 ROW = torch.tensor([[1, 2, 3]])
@@ -86,6 +94,16 @@ CASES: dict[str, tuple[Callable[[], object], type[Exception], list[str]]] = {
         TypeError,
         ["^feed_forward", "returns a module", "int 3"],
     ),
+    "one feed-forward for all layers": (
+        lambda: small(feed_forward=FeedForward(8)),
+        TypeError,
+        ["^feed_forward", "function of dim", "FeedForward"],
+    ),
+    "a feed-forward by its name": (
+        lambda: small(feed_forward="swiglu"),
+        TypeError,
+        ["^feed_forward", "function of dim", "str 'swiglu'"],
+    ),
     "a token outside the vocabulary": (
         lambda: read(torch.tensor([[1, 12]])),
         ValueError,
@@ -126,6 +144,26 @@ CASES: dict[str, tuple[Callable[[], object], type[Exception], list[str]]] = {
         ValueError,
         ["^cache", "each of the 1 layers", "got 0", "KVCache"],
     ),
+    "a cache that is not in a list": (
+        lambda: read(ROW, cache=KVCache()),
+        TypeError,
+        ["^cache", "list of caches", "KVCache", "for _ in model.layers"],
+    ),
+    "something else than caches": (
+        lambda: read(ROW, cache=["a"]),
+        TypeError,
+        ["^cache", "list of caches", "'a'"],
+    ),
+    "one cache for all layers": (
+        lambda: read(ROW, small(num_layers=2), cache=[KVCache()] * 2),
+        ValueError,
+        ["^cache", "its own for each layer", "same cache twice"],
+    ),
+    "caches that have read different tokens": (
+        read_after_a_refused_call,
+        ValueError,
+        ["^cache", r"lengths \[3\] and \[\]", "refused", "new ones"],
+    ),
     "an empty corpus": (lambda: train([]), ValueError, ["^documents", "at least one", "got none"]),
     "documents that hold nothing to predict": (
         lambda: train([[], [3]]),
@@ -149,6 +187,16 @@ CASES: dict[str, tuple[Callable[[], object], type[Exception], list[str]]] = {
     "no time": (lambda: train([[1, 2]], seconds=0), ValueError, ["^seconds", "over 0", "got 0"]),
     "no steps": (lambda: train([[1, 2]], steps=0), ValueError, ["^steps", "at least 1", "got 0"]),
     "a learning rate below zero": (lambda: train([[1, 2]], lr=-1.0), ValueError, ["^lr", "over 0", "-1"]),
+    "a weight decay below zero": (
+        lambda: train([[1, 2]], weight_decay=-0.1),
+        ValueError,
+        ["^weight_decay", "at least 0", "-0.1"],
+    ),
+    "a model whose parameters are frozen": (
+        lambda: train([[1, 2]], small().requires_grad_(False)),
+        ValueError,
+        ["^model", "parameters that train", "requires_grad_"],
+    ),
     "a context without a target": (
         lambda: train([[1, 2]], context=1),
         ValueError,

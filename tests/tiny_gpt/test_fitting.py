@@ -89,6 +89,13 @@ def test_evaluation_is_the_mean_over_tokens_whatever_the_batch() -> None:
     assert evaluate(model, DOCUMENTS, batch_tokens=9) == pytest.approx(evaluate(model, DOCUMENTS), abs=1e-12)
 
 
+def test_fit_trains_where_gradients_are_switched_off() -> None:
+    """As in a cell that evaluates under no_grad and then trains on."""
+    with torch.no_grad():
+        result = quiet_fit(small(), DOCUMENTS, steps=3)
+    assert result.losses[-1] < result.losses[0]
+
+
 def test_a_second_fit_goes_on_from_the_first() -> None:
     model = small()
     first = quiet_fit(model, DOCUMENTS, steps=30, lr=1e-2)

@@ -69,6 +69,36 @@ def test_a_budget_that_ends_inside_a_grapheme_leaves_it_out(budget: int) -> None
     assert budget < 15 or graphemes(text) == graphemes(word)
 
 
+@pytest.mark.parametrize("prompt", ["", "আ", "ক্", "One "])
+@pytest.mark.parametrize("options", [{"temperature": 0}, {"top_k": None, "temperature": 5.0}, {"top_k": 1}])
+def test_even_an_untrained_model_writes_no_broken_character(
+    untrained: TinyGPT, prompt: str, options: dict[str, Any]
+) -> None:
+    for budget in (1, 2, 7, 20):
+        text = sample(untrained, prompt, seed=budget, max_new_tokens=budget, **options)
+        assert "\ufffd" not in text and text.startswith(prompt.rstrip())
+
+
+def test_a_byte_that_cannot_follow_gives_way_to_the_next_likeliest_token() -> None:
+    """After the first two bytes of ক neither an A nor an end makes a character; its third byte does."""
+    first, second, third = bytes_as_tokens("ক")
+    model = Recited([first, second, TOKENIZER.encode("A")[0], TOKENIZER.end_of_text])
+    likely = model.forward
+
+    def forward(tokens: Tensor, **_: Any) -> Tensor:
+        logits = likely(tokens)
+        logits[..., [TOKENIZER.end_of_text, third]] += torch.tensor([30.0, 20.0])
+        return logits
+
+    model.forward = forward  # type: ignore[method-assign]
+    assert sample(model, "", max_new_tokens=9) == "ক"
+
+
+def test_what_joins_the_prompt_and_stays_unfinished_does_not_take_the_prompt_with_it() -> None:
+    """A hasant after ক asks for another consonant, and the budget ends there."""
+    assert sample(Recited(TOKENIZER.encode("\u09cd")), "বক", max_new_tokens=1) == "বক"
+
+
 def test_temperature_zero_takes_the_likeliest(untrained: TinyGPT) -> None:
     greedy = sample(untrained, "A", temperature=0, max_new_tokens=8)
     assert greedy == sample(untrained, "A", top_k=1, temperature=5.0, seed=9, max_new_tokens=8)
