@@ -52,7 +52,7 @@ class GatedFeedForward(nn.Module):
         super().__init__()
         self.in_features = _size("in_features", in_features)
         self.hidden_features = _size("hidden_features", hidden_features)
-        self.out_features = in_features if out_features is None else _size("out_features", out_features)
+        self.out_features = self.in_features if out_features is None else _size("out_features", out_features)
         self.recompute = recompute
         self.w12 = nn.Linear(self.in_features, 2 * self.hidden_features, bias=bias)
         self.w3 = nn.Linear(self.hidden_features, self.out_features, bias=bias)

@@ -14,7 +14,7 @@ Both directions go through the tokens some at a time, so what is in between is n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -23,6 +23,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from .activation import Activation
+
+Weights = tuple[Tensor, Tensor | None, Tensor, Tensor | None]
+"""w12, b12, w3, b3."""
 
 TOKENS_AT_ONCE = 1024
 """On a CPU; products of fewer rows are slower, and more rows leave the cache."""
@@ -49,7 +52,7 @@ class _Recomputed(torch.autograd.Function):
             weights = _cast((w12, b12, w3, b3), dtype)
             out = x.new_empty(*x.shape[:-1], len(w3), dtype=dtype)
             for rows, out_rows in zip(_some_at_once(x), _some_at_once(out), strict=True):
-                out_rows.copy_(_gated(rows.to(dtype), *weights, activation))
+                out_rows.copy_(_gated(rows.to(dtype), weights, activation))
         return out
 
     @staticmethod
@@ -60,43 +63,41 @@ class _Recomputed(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, grad_out):
-        tensors, needed = ctx.saved_tensors, ctx.needs_input_grad[:5]
+        x, *weights = ctx.saved_tensors
         gradients = _gradients
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():
             gradients = _differentiable_gradients  # backward(create_graph=True)
         # Autograd runs this outside of the forward's autocast, or a user inside of another: dtype says what it was.
         with _no_autocast(grad_out.device):
-            return *gradients(tensors, needed, grad_out, ctx.activation, ctx.dtype), None, None
+            found = gradients(x, tuple(weights), ctx.needs_input_grad, grad_out, ctx.activation, ctx.dtype)
+        return *found, None, None
 
 
-def _gated(
-    x: Tensor, w12: Tensor, b12: Tensor | None, w3: Tensor, b3: Tensor | None, activation: Activation
-) -> Tensor:
+def _gated(x: Tensor, weights: Weights, activation: Activation) -> Tensor:
+    w12, b12, w3, b3 = weights
     gate, up = F.linear(x, w12, b12).chunk(2, dim=-1)
     return F.linear(activation.function(gate) * up, w3, b3)
 
 
 def _gradients(
-    tensors: Sequence[Tensor | None],
+    x: Tensor,
+    weights: Weights,
     needed: Sequence[bool],
     grad_out: Tensor,
     activation: Activation,
     dtype: torch.dtype,
 ) -> list[Tensor | None]:
     """Those of (x, w12, b12, w3, b3) that are needed, None for the others."""
-    x = tensors[0]
-    assert x is not None
-    w12, b12, w3, _ = _cast(tensors[1:], dtype)
-    assert w12 is not None and w3 is not None
-    # Gradients of weights are sums over many chunks, so half ones are summed in single precision.
+    w12, b12, w3, _ = _cast(weights, dtype)
+    # Gradients of weights are sums over many tokens, so half ones are summed in single precision.
     sum_dtype = torch.promote_types(dtype, torch.float32)
-    grad_x, grad_w12, grad_b12, grad_w3, grad_b3 = (
-        torch.zeros(t.shape, dtype=sum_dtype if i else t.dtype, device=t.device)
-        if need and t is not None
+    grad_x = torch.empty(x.shape, dtype=x.dtype, device=x.device) if needed[0] else None
+    grad_w12, grad_b12, grad_w3, grad_b3 = (
+        torch.zeros(weight.shape, dtype=sum_dtype, device=weight.device)
+        if weight is not None and need
         else None
-        for i, (t, need) in enumerate(zip(tensors, needed, strict=True))
+        for weight, need in zip(weights, needed[1:5], strict=True)
     )
-    before_gate = any(needed[:3])
     for number, (rows, grad_rows) in enumerate(zip(_some_at_once(x), _some_at_once(grad_out), strict=True)):
         if grad_b3 is not None:
             grad_b3 += grad_rows.sum(0, dtype=sum_dtype)
@@ -107,7 +108,7 @@ def _gradients(
         opened = activation.function(gate)
         if grad_w3 is not None:
             _add_product(grad_w3, grad_rows.T, opened * up)
-        if not before_gate:
+        if not any(needed[:3]):
             continue
         grad_hidden = grad_rows @ w3
         grad_12 = torch.cat((activation.backward(grad_hidden * up, gate), grad_hidden * opened), dim=-1)
@@ -117,27 +118,31 @@ def _gradients(
             grad_b12 += grad_12.sum(0, dtype=sum_dtype)
         if grad_x is not None:
             _some_at_once(grad_x)[number].copy_(grad_12 @ w12)
-    return [
-        None if grad is None or t is None else grad.to(t.dtype)
-        for grad, t in zip((grad_x, grad_w12, grad_b12, grad_w3, grad_b3), tensors, strict=True)
-    ]
+    of_weights = zip((grad_w12, grad_b12, grad_w3, grad_b3), weights, strict=True)
+    return [grad_x, *(None if g is None or w is None else g.to(w.dtype) for g, w in of_weights)]
 
 
 def _differentiable_gradients(
-    tensors: Sequence[Tensor | None],
+    x: Tensor,
+    weights: Weights,
     needed: Sequence[bool],
     grad_out: Tensor,
     activation: Activation,
     dtype: torch.dtype,
 ) -> list[Tensor | None]:
-    """The same, to be differentiated once more: it keeps what eager PyTorch keeps."""
-    # Where a layer is used twice, its second input depends on its weights. Only from an alias does a gradient stop
-    # short of that path, which autograd itself will follow.
-    aliases = [None if t is None else t.view_as(t) for t in tensors]
-    out = _gated(*_cast(aliases, dtype), activation)
-    wanted = [alias for alias, need in zip(aliases, needed, strict=True) if need and alias is not None]
+    """The same, to be differentiated once more: autograd keeps what it keeps for eager PyTorch."""
+    # Where a layer is used twice, its second input depends on its weights. A gradient with respect to an alias stops
+    # there; with respect to the tensors it would follow that path too, which autograd does by itself.
+    alias = x.view_as(x)
+    aliases = _each(lambda weight: weight.view_as(weight), weights)
+    out = _gated(alias.to(dtype), _cast(aliases, dtype), activation)
+    wanted = [
+        tensor
+        for tensor, need in zip((alias, *aliases), needed[:5], strict=True)
+        if need and tensor is not None
+    ]
     found = iter(torch.autograd.grad(out, wanted, grad_out, create_graph=True))
-    return [next(found) if need else None for need in needed]
+    return [next(found) if need else None for need in needed[:5]]
 
 
 def _no_autocast(device: torch.device) -> AbstractContextManager[object]:
@@ -145,8 +150,18 @@ def _no_autocast(device: torch.device) -> AbstractContextManager[object]:
     return torch.autocast(device.type, enabled=False) if known else nullcontext()
 
 
-def _cast(tensors: Sequence[Tensor | None], dtype: torch.dtype) -> list[Tensor | None]:
-    return [None if t is None else t.to(dtype) for t in tensors]
+def _each(function: Callable[[Tensor], Tensor], weights: Weights) -> Weights:
+    w12, b12, w3, b3 = weights
+    return (
+        function(w12),
+        None if b12 is None else function(b12),
+        function(w3),
+        None if b3 is None else function(b3),
+    )
+
+
+def _cast(weights: Weights, dtype: torch.dtype) -> Weights:
+    return _each(lambda weight: weight.to(dtype), weights)
 
 
 def _some_at_once(tensor: Tensor) -> tuple[Tensor, ...]:
