@@ -217,7 +217,7 @@ check_winner = LESSON.exercise(
             label="one_bad_seed",
             expected=None,
         ),
-        Case(({"ReLU": [3.3, 4.9], "GELU": [3.2, 3.25], "SwiGLU": [3.1, 3.9]},), expected=None),
+        Case(({"ReLU": [4.9, 3.25], "GELU": [3.2, 3.3], "SwiGLU": [3.1, 3.9]},), expected=None),
     ],
     mistakes=[
         Mistake("true", when=wrong.says_true),

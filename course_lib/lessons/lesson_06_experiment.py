@@ -58,7 +58,7 @@ def compare(
     unknown = [name for name in names if name not in FEED_FORWARDS]
     if unknown:
         raise ValueError(f"names: expected names among {', '.join(FEED_FORWARDS)}, got {unknown[0]!r}.")
-    tokenizer, training, unseen = _data()
+    training, unseen = _data()
     losses: dict[str, list[float]] = {name: [] for name in names}
     runs = [(seed, name) for seed in range(seeds) for name in names]
     for seed, name in tqdm(runs, unit="run", disable=not progress):
@@ -77,11 +77,11 @@ _BEFOREHAND: dict[str, tuple[float, ...]] = {}
 
 
 @cache
-def _data() -> tuple[Tokenizer, list[Tensor], list[Tensor]]:
-    """A small tokenizer of the stories, and the token ids of those to train on and of those to judge by."""
+def _data() -> tuple[list[Tensor], list[Tensor]]:
+    """The token ids of the stories to train on, and of those to judge by."""
     tokenizer = train_tokenizer([story.text for story in stories(600, seed=9)], VOCABULARY)
     training = [_ids(tokenizer, story) for story in stories(TRAINING_STORIES, seed=1)]
-    return tokenizer, training, [_ids(tokenizer, story) for story in stories(UNSEEN_STORIES, seed=77)]
+    return training, [_ids(tokenizer, story) for story in stories(UNSEEN_STORIES, seed=77)]
 
 
 def _ids(tokenizer: Tokenizer, story: Document) -> Tensor:
