@@ -1,13 +1,21 @@
-"""``python -m course_lib bench attention [--json FILE] [--plot FILE] [--device cuda] [--quick]``"""
+"""``python -m course_lib bench attention|blocks|all [--json FILE] [--plot FILE] [--device cuda] [--quick]``"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-BENCHES = {"attention": "memory and time of attention() (lessons 01–02)"}
+if TYPE_CHECKING:
+    from .report import Report
+
+BENCHES = {
+    "attention": "memory and time of attention() (lessons 01–02)",
+    "blocks": "packing, grouped queries, ALiBi and SwiGLU (lessons 03–06)",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,19 +42,31 @@ def main(argv: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 2
-    from . import attention
-
-    report = attention.run(device=options.device, quick=options.quick, progress=_progress)
-    _progress_is_over()
-    report.print_table()
+    reports = []
+    for name in BENCHES if options.bench == "all" else [options.bench]:
+        bench = import_module(f"{__package__}.{name}")
+        report: Report = bench.run(device=options.device, quick=options.quick, progress=_progress)
+        _progress_is_over()
+        report.print_table()
+        reports.append(report)
     if options.json:
-        report.write_json(options.json)
+        whole = type(reports[0]).of_all(reports) if options.bench == "all" else reports[0]
+        whole.write_json(options.json)
         print(f"figures: {options.json}")
-    if report.claims:
-        plot = options.plot or (options.json or Path("build/bench/attention.json")).with_suffix(".png")
-        report.write_plot(plot)
-        print(f"picture: {plot}")
-    return 0 if report.holds else 1
+    for report in reports:
+        if report.claims:
+            plot = _plot_path(options, report.name)
+            report.write_plot(plot)
+            print(f"picture: {plot}")
+    return 0 if all(report.holds for report in reports) else 1
+
+
+def _plot_path(options: argparse.Namespace, name: str) -> Path:
+    """Beside the figures unless told otherwise; of all benches, each has a picture, with its name in the file's."""
+    given = options.plot or (options.json and options.json.with_suffix(".png"))
+    if not given:
+        return Path("build/bench") / f"{name}.png"
+    return given.with_stem(f"{given.stem}-{name}") if options.bench == "all" else given
 
 
 def _progress(name: str, done: int, of: int) -> None:

@@ -12,14 +12,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..attention import AttentionBias, Causal, Segments, attention, available_backends
-from .measure import Paired, paired
+from .comparison import Comparison, Progress, Step
+from .measure import Paired
 from .memory import attention_workspaces
 from .report import Report, this_machine
 
 HEADS, HEAD_DIM, WINDOW = 8, 64, 256
-
-Step = Callable[[], object]
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -141,10 +139,7 @@ def _memory(report: Report, sizes: Sizes, progress: Progress) -> None:
     report.claim("tiled.memory.doubling", max(doublings), "<= 2.3")
 
 
-class _Bench:
-    def __init__(self, report: Report, device: str, pairs: int | None, progress: Progress) -> None:
-        self.report, self.device, self.pairs, self.progress = report, device, pairs, progress
-
+class _Bench(Comparison):
     def compare(
         self,
         name: str,
@@ -155,26 +150,14 @@ class _Bench:
         peer_shape: Any,
         dtype: torch.dtype,
     ) -> Paired:
-        """Seconds of ``name`` and of ``peer``, forward and backward; both go into the report's rows."""
-        times = paired(
+        """Seconds of ``name`` and of ``peer``, forward and backward of attention on inputs of these shapes."""
+        return self.time(
+            name,
             step(function, shape, dtype, self.device),
+            peer,
             step(peer_function, peer_shape, dtype, self.device),
-            device=self.device,
-            pairs=self.pairs,
-            on_pair=lambda done, of: self.progress(f"{name} against {peer}", done, of),
+            dtype=str(dtype).removeprefix("torch."),
         )
-        self.report.rows.append(
-            {
-                "name": f"{name} / {peer}",
-                "dtype": str(dtype).removeprefix("torch."),
-                "seconds": sorted(times.first)[len(times.first) // 2],
-                "peer_seconds": sorted(times.second)[len(times.second) // 2],
-                "ratio": times.ratio,
-                "pairs": len(times.ratios),
-                "ratios": times.ratios,
-            }
-        )
-        return times
 
 
 def _on_cuda(report: Report, sizes: Sizes, progress: Progress) -> Report:

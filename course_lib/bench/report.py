@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,9 @@ from typing import Any
 from course_lib.classroom.atomic import write_atomically
 
 WIDTH_OF_A_LOG = 120  # in characters: a pipe has no width of its own
+
+FIGURES = ("seconds", "peer_seconds", "ratio", "pairs", "workspace_bytes", "saved_bytes", "peak_bytes")
+"""What a row may have measured, a column each; whatever else it says is what was measured."""
 
 _COMPARE: dict[str, Callable[[float, float], bool]] = {"<=": operator.le, ">=": operator.ge}
 
@@ -58,6 +61,17 @@ class Report:
     def claim(self, name: str, value: float, bound: str) -> None:
         self.claims.append(Claim(name, value, bound))
 
+    @classmethod
+    def of_all(cls, reports: Sequence[Report]) -> Report:
+        """One report of several of the same run: a row says which bench it is from."""
+        return cls(
+            "all",
+            reports[0].machine,
+            [{"bench": report.name, **row} for report in reports for row in report.rows],
+            [claim for report in reports for claim in report.claims],
+            quick=any(report.quick for report in reports),
+        )
+
     def to_json(self) -> str:
         content = {
             "bench": self.name,
@@ -85,11 +99,15 @@ class Report:
             verdict = "" if self.quick else verdict
             table.add_row(claim.name, f"{claim.value:.3g}", claim.bound, verdict)
         raw = Table(title="every measurement", title_justify="left")
-        keys = [key for key in dict.fromkeys(k for row in self.rows for k in row) if key != "ratios"]
+        found = {key for row in self.rows for key in row}
+        keys = [key for key in FIGURES if key in found]
+        raw.add_column("name", overflow="fold")
         for key in keys:
-            raw.add_column(key, justify="left" if key == "name" else "right")
+            raw.add_column(key, justify="right")
+        raw.add_column("of", overflow="fold")
         for row in self.rows:
-            raw.add_row(*(_cell(row.get(key)) for key in keys))
+            of = [f"{k} {_cell(row[k])}" for k in row if k not in ("name", "ratios", *FIGURES)]
+            raw.add_row(row["name"], *(_cell(row.get(key)) for key in keys), ", ".join(of))
         console = Console()
         if not console.is_terminal:
             console.width = WIDTH_OF_A_LOG

@@ -68,7 +68,7 @@ def test_a_quick_bench_measures_every_claim_and_fails_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "figures.json"
-    assert main(["all", "--quick", "--json", str(path)]) == 0
+    assert main(["attention", "--quick", "--json", str(path)]) == 0
     content = json.loads(path.read_text(encoding="utf-8"))
     bounds = {claim["name"]: claim["bound"] for claim in content["claims"]}
     assert bounds.items() >= CLAIMS.items()
