@@ -236,7 +236,8 @@ def _written(room: Tensor, tensor: Tensor, start: int, positions: Tensor | None)
     if seen or (room.is_inference() and not torch.is_inference_mode_enabled()):
         room = room.clone()
     if positions is None:
-        # Not columns[:, start:stop] = tensor: torch.compile (2.13) would then read the room as it was before.
+        # Not room[:, :, start:stop] = …: where torch.compile (2.13) breaks its graph soon after, attention would read
+        # the room as it was before.
         room.narrow(2, start, tensor.shape[1]).copy_(tensor.transpose(1, 2))
     else:
         sequence, token = (positions >= 0).nonzero(as_tuple=True)
