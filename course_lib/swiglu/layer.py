@@ -51,6 +51,11 @@ class GatedFeedForward(nn.Module):
     ) -> None:
         super().__init__()
         self.in_features = _size("in_features", in_features)
+        if isinstance(hidden_features, float):
+            raise TypeError(
+                f"hidden_features: expected a whole number, got float {hidden_features}. "
+                "matched_hidden_features(dim) gives two thirds of a plain feed-forward's, rounded."
+            )
         self.hidden_features = _size("hidden_features", hidden_features)
         self.out_features = self.in_features if out_features is None else _size("out_features", out_features)
         self.recompute = recompute
@@ -101,10 +106,10 @@ class GatedFeedForward(nn.Module):
             )
         return dtypes.pop()
 
-    def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):  # type: ignore[no-untyped-def]
+    def _load_from_state_dict(self, state_dict, prefix, *args):  # type: ignore[no-untyped-def]
         fuse(state_dict, prefix)
         check_shapes(state_dict, prefix, self)
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
 
 class SwiGLU(GatedFeedForward):
