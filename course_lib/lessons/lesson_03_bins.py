@@ -1,0 +1,135 @@
+"""What is asked of an answer to exercise 3.6 of lesson 03: a packing into rows is not unique, so it is judged.
+
+A case takes any answer that keeps every document once, keeps to the capacity, and needs no more rows than best-fit
+decreasing does.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from course_lib.classroom.exercise import Attempt, Case
+from course_lib.packing import fill_bins
+
+
+def bins_case(lengths: Sequence[int], capacity: int, label: str) -> Case:
+    """The lengths of some documents, and a right answer is any that is as good as `fill_bins`."""
+    fewest = len(fill_bins(lengths, capacity))
+
+    def same(got: Any, wanted: Any) -> bool:
+        flat = _flat(got)
+        return (
+            sorted(flat) == list(range(len(lengths)))
+            and all(sum(lengths[i] for i in row) <= capacity for row in got)
+            and len(got) <= fewest
+        )
+
+    return Case((list(lengths), capacity), label=label, same=same)
+
+
+def _flat(rows: Any) -> list[int]:
+    return [i for row in rows for i in row]
+
+
+def _asked(attempt: Attempt) -> tuple[list[int], int, list[list[int]], list[int]]:
+    lengths, capacity = attempt.args
+    return lengths, capacity, attempt.got, _flat(attempt.got)
+
+
+def is_one_flat_list(attempt: Attempt) -> bool:
+    return bool(attempt.got) and all(isinstance(part, int) for part in attempt.got)
+
+
+def is_a_dictionary(attempt: Attempt) -> bool:
+    return isinstance(attempt.got, dict)
+
+
+def holds_lengths(attempt: Attempt) -> bool:
+    lengths, _, _, flat = _asked(attempt)
+    return sorted(flat) == sorted(lengths) and sorted(flat) != list(range(len(lengths)))
+
+
+def is_numbered_in_sorted_order(attempt: Attempt) -> bool:
+    """Rows that would fit if document i were the i-th longest: the numbers of the sorted list were kept."""
+    lengths, capacity, rows, flat = _asked(attempt)
+    by_size = sorted(lengths, reverse=True)
+    return (
+        sorted(flat) == list(range(len(lengths)))
+        and any(sum(lengths[i] for i in row) > capacity for row in rows)
+        and all(sum(by_size[i] for i in row) <= capacity for row in rows)
+    )
+
+
+def counts_from_one(attempt: Attempt) -> bool:
+    lengths, _, _, flat = _asked(attempt)
+    return bool(lengths) and sorted(flat) == list(range(1, len(lengths) + 1))
+
+
+def names_no_document(attempt: Attempt) -> bool:
+    lengths, _, _, flat = _asked(attempt)
+    return any(not 0 <= i < len(lengths) for i in flat)
+
+
+def loses_documents(attempt: Attempt) -> bool:
+    lengths, _, _, flat = _asked(attempt)
+    return bool(set(range(len(lengths))) - set(flat))
+
+
+def lost(attempt: Attempt) -> dict[str, object]:
+    lengths, _, _, flat = _asked(attempt)
+    document = min(set(range(len(lengths))) - set(flat))
+    return {"document": document, "tokens": lengths[document]}
+
+
+def loses_empty_documents(attempt: Attempt) -> bool:
+    lengths, _, _, flat = _asked(attempt)
+    missing = set(range(len(lengths))) - set(flat)
+    return bool(missing) and all(lengths[i] == 0 for i in missing)
+
+
+def repeats_documents(attempt: Attempt) -> bool:
+    _, _, _, flat = _asked(attempt)
+    return len(set(flat)) < len(flat)
+
+
+def overfills(attempt: Attempt) -> bool:
+    lengths, capacity, rows, _ = _asked(attempt)
+    return any(sum(lengths[i] for i in row) > capacity for row in rows)
+
+
+def fullest(attempt: Attempt) -> dict[str, object]:
+    lengths, capacity, rows, _ = _asked(attempt)
+    return {"filled": max(sum(lengths[i] for i in row) for row in rows), "capacity": capacity}
+
+
+def holds_empty_rows(attempt: Attempt) -> bool:
+    return any(not row for row in attempt.got)
+
+
+def gives_each_its_own(attempt: Attempt) -> bool:
+    return len(attempt.got) == len(attempt.args[0]) > 1
+
+
+def wastes_an_exact_fit(attempt: Attempt) -> bool:
+    """Too many rows where each document fills what another leaves: `<` where `<=` is meant."""
+    return attempt.case.label == "exact_fit"
+
+
+def follows_the_order_given(attempt: Attempt) -> bool:
+    """Each row is a run of neighbours: the next document opened a new row, and nobody looked back."""
+    _, _, rows, _ = _asked(attempt)
+    return all(list(row) == list(range(row[0], row[0] + len(row))) for row in rows if row)
+
+
+def row_counts(attempt: Attempt) -> dict[str, object]:
+    lengths, capacity = attempt.args
+    return {"rows": len(attempt.got), "fewest": len(fill_bins(lengths, capacity))}
+
+
+def uses_too_many_rows(attempt: Attempt) -> bool:
+    return len(attempt.got) > row_counts(attempt)["fewest"]  # type: ignore[operator]
+
+
+# A fair trial for answers that do not sort: 30 tokens that fill three rows of ten without a gap.
+UNSORTED = (2, 5, 4, 7, 1, 3, 8)
+EXACT = (4, 10, 6)
+WITH_NOTHING = (3, 0, 3, 0)

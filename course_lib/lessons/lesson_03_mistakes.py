@@ -1,0 +1,437 @@
+"""Wrong answers to exercises 3.1, 3.3, 3.4 and 3.5 of lesson 03, each written as a student would.
+
+Those to the mask (3.2) are in `lesson_03_mask_mistakes`, the questions asked of bins (3.6) in `lesson_03_bins`.
+"""
+
+import unicodedata
+
+import torch
+from torch import Tensor
+
+from course_lib.classroom.exercise import Attempt
+from course_lib.text import graphemes, normalize_bangla
+
+# --- 3.1 ---------------------------------------------------------------------------------------------------------
+
+
+def _counts(text, tokenizer):
+    return len(text), len(graphemes(text)), len(text.encode("utf-8")), len(tokenizer.encode(text))
+
+
+def counts_with_bytes_by_len(text, tokenizer):
+    points, letters, _, tokens = _counts(text, tokenizer)
+    return points, letters, points, tokens
+
+
+def counts_in_utf16(text, tokenizer):
+    points, letters, _, tokens = _counts(text, tokenizer)
+    return points, letters, len(text.encode("utf-16-le")), tokens
+
+
+def counts_in_utf16_with_mark(text, tokenizer):
+    points, letters, _, tokens = _counts(text, tokenizer)
+    return points, letters, len(text.encode("utf-16")), tokens
+
+
+def counts_in_utf32(text, tokenizer):
+    points, letters, _, tokens = _counts(text, tokenizer)
+    return points, letters, 4 * points, tokens
+
+
+def counts_in_bits(text, tokenizer):
+    points, letters, size, tokens = _counts(text, tokenizer)
+    return points, letters, 8 * size, tokens
+
+
+def counts_with_byte_order_mark(text, tokenizer):
+    points, letters, _, tokens = _counts(text, tokenizer)
+    return points, letters, len(text.encode("utf-8-sig")), tokens
+
+
+def counts_with_graphemes_by_len(text, tokenizer):
+    points, _, size, tokens = _counts(text, tokenizer)
+    return points, points, size, tokens
+
+
+def counts_without_marks(text, tokenizer):
+    """Vowel signs and hasant left out: each consonant of a conjunct counts by itself."""
+    points, _, size, tokens = _counts(text, tokenizer)
+    return points, sum(unicodedata.category(c)[0] != "M" for c in text), size, tokens
+
+
+def counts_of_letters(text, tokenizer):
+    points, _, size, tokens = _counts(text, tokenizer)
+    return points, sum(c.isalpha() for c in text), size, tokens
+
+
+def counts_swapped(text, tokenizer):
+    points, letters, size, tokens = _counts(text, tokenizer)
+    return letters, points, size, tokens
+
+
+def counts_of_graphemes_twice(text, tokenizer):
+    _, letters, size, tokens = _counts(text, tokenizer)
+    return letters, letters, size, tokens
+
+
+def counts_of_pieces(text, tokenizer):
+    """`tokens(text)` shows whole letters, so it may hold fewer pieces than there are tokens."""
+    return *_counts(text, tokenizer)[:3], len(tokenizer.tokens(text))
+
+
+def counts_of_words(text, tokenizer):
+    return *_counts(text, tokenizer)[:3], len(text.split())
+
+
+def counts_of_words_by_space(text, tokenizer):
+    return *_counts(text, tokenizer)[:3], len(text.split(" "))
+
+
+def counts_before_bpe(text, tokenizer):
+    return *_counts(text, tokenizer)[:3], len(tokenizer.pattern_pieces(text))
+
+
+def counts_with_one_special(text, tokenizer):
+    return *_counts(text, tokenizer)[:3], len(tokenizer.encode(text)) + 1
+
+
+def counts_with_two_specials(text, tokenizer):
+    return *_counts(text, tokenizer)[:3], len(tokenizer.encode(text)) + 2
+
+
+def counts_of_distinct_tokens(text, tokenizer):
+    return *_counts(text, tokenizer)[:3], len(set(tokenizer.encode(text)))
+
+
+def counts_of_the_vocabulary(text, tokenizer):
+    return *_counts(text, tokenizer)[:3], tokenizer.vocab_size
+
+
+def counts_of_text_by_ids(text, tokenizer):
+    """Each id decoded by itself, and the letters of what comes out counted: � for a cut character."""
+    return *_counts(text, tokenizer)[:3], sum(len(tokenizer.decode([i])) for i in tokenizer.encode(text))
+
+
+def counts_after_normalising(text, tokenizer):
+    return _counts(normalize_bangla(text), tokenizer)
+
+
+def counts_after_stripping(text, tokenizer):
+    return _counts(text.strip(), tokenizer)
+
+
+def holds_things(attempt: Attempt) -> bool:
+    """The letters, bytes or ids themselves, where their number is asked for."""
+    return len(attempt.got) == 4 and any(isinstance(part, (str, bytes, list)) for part in attempt.got)
+
+
+def right_in_another_order(attempt: Attempt) -> bool:
+    return sorted(attempt.got) == sorted(attempt.wanted)
+
+
+# --- 3.3 ---------------------------------------------------------------------------------------------------------
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return torch.cat(parts) if parts else torch.empty(0, dtype=torch.int64)
+
+
+def _starts(lengths):
+    return [sum(lengths[:i]) for i in range(len(lengths))]
+
+
+def positions_of_the_row(lengths):
+    return torch.arange(sum(lengths))
+
+
+def positions_of_the_row_from_one(lengths):
+    return torch.arange(sum(lengths)) + 1
+
+
+def positions_from_one(lengths):
+    return _joined([torch.arange(1, n + 1) for n in lengths])
+
+
+def positions_from_one_after_the_first(lengths):
+    return _joined([torch.arange(n) + (i > 0) for i, n in enumerate(lengths)])
+
+
+def positions_of_documents(lengths):
+    return torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(lengths))
+
+
+def positions_of_starts(lengths):
+    return torch.repeat_interleave(torch.tensor(_starts(lengths)), torch.tensor(lengths))
+
+
+def positions_counted_down(lengths):
+    return _joined([torch.arange(n).flip(0) for n in lengths])
+
+
+def positions_from_the_end(lengths):
+    ends = torch.tensor(lengths).cumsum(0)
+    return torch.arange(sum(lengths)) - torch.repeat_interleave(ends, torch.tensor(lengths))
+
+
+def positions_less_own_length(lengths):
+    """The length of a document subtracted, in place of where it starts."""
+    return torch.arange(sum(lengths)) - torch.repeat_interleave(torch.tensor(lengths), torch.tensor(lengths))
+
+
+def positions_less_the_length_before(lengths):
+    """Only the length of the document right before is subtracted: right for two documents."""
+    before = [0, *lengths[:-1]]
+    return torch.arange(sum(lengths)) - torch.repeat_interleave(torch.tensor(before), torch.tensor(lengths))
+
+
+def positions_as_if_equal(lengths):
+    return torch.arange(sum(lengths)) % max(lengths[0], 1)
+
+
+def positions_as_if_longest(lengths):
+    return torch.arange(sum(lengths)) % max(lengths)
+
+
+def positions_restarted_late(lengths):
+    """The first token of a document still counts on: the counter is set back after it is written down."""
+    made, position = [], 0
+    for i, n in enumerate(lengths):
+        for j in range(n):
+            made.append(position)
+            position += 1
+            if i > 0 and j == 0:
+                position = 1
+    return torch.tensor(made, dtype=torch.int64)
+
+
+def positions_restarted_one_late(lengths):
+    """0 stands on the second token of each document but the first."""
+    made, position = [], 0
+    for i, n in enumerate(lengths):
+        for j in range(n):
+            if i > 0 and j == 1:
+                position = 0
+            made.append(position)
+            position += 1
+    return torch.tensor(made, dtype=torch.int64)
+
+
+def positions_restarted_early(lengths):
+    """The last token of a document is already 0."""
+    ends = {end - 1 for end in torch.tensor(lengths).cumsum(0).tolist()[:-1]}
+    made, position = [], 0
+    for i in range(sum(lengths)):
+        if i in ends:
+            position = 0
+        made.append(position)
+        position += 1
+    return torch.tensor(made, dtype=torch.int64)
+
+
+def only_the_first_document(attempt: Attempt) -> bool:
+    return attempt.got.tolist() == list(range(attempt.args[0][0])) != attempt.wanted.tolist()
+
+
+def has_two_dimensions(attempt: Attempt) -> bool:
+    return attempt.got.dim() == 2 and attempt.got.flatten().tolist() == attempt.wanted.tolist()
+
+
+# --- 3.4 ---------------------------------------------------------------------------------------------------------
+
+
+def _marked(targets: Tensor, places) -> Tensor:
+    targets = targets.clone()
+    for place in places:
+        if -len(targets) <= place < len(targets):
+            targets[place] = -100
+    return targets
+
+
+def _ends(lengths):
+    return [sum(lengths[: i + 1]) - 1 for i, n in enumerate(lengths) if n]
+
+
+def targets_that_wrap(tokens, lengths):
+    return tokens.roll(-1)
+
+
+def targets_that_cross(tokens, lengths):
+    return _marked(tokens.roll(-1), [len(tokens) - 1])
+
+
+def targets_that_wrap_inside(tokens, lengths):
+    """Each document rolled by itself: its last token is to predict its first."""
+    return torch.cat([document.roll(-1) for document in tokens.split(list(lengths))])
+
+
+def targets_without_first(tokens, lengths):
+    """-100 on the first token of each document in place of the last."""
+    return _marked(
+        tokens.roll(-1), [end + 1 - n for end, n in zip(_ends(lengths), filter(None, lengths), strict=True)]
+    )
+
+
+def targets_without_first_nor_last(tokens, lengths):
+    starts = [end + 1 - n for end, n in zip(_ends(lengths), filter(None, lengths), strict=True)]
+    return _marked(tokens.roll(-1), [*starts, *_ends(lengths)])
+
+
+def targets_marked_one_late(tokens, lengths):
+    """The sums of the lengths taken for the last tokens: each is the first of the next document."""
+    return _marked(tokens.roll(-1), [end + 1 for end in _ends(lengths)])
+
+
+def targets_marked_one_late_and_at_the_end(tokens, lengths):
+    return _marked(tokens.roll(-1), [*(end + 1 for end in _ends(lengths)), len(tokens) - 1])
+
+
+def targets_marked_one_early(tokens, lengths):
+    return _marked(tokens.roll(-1), [end - 1 for end in _ends(lengths)])
+
+
+def targets_marked_inside(tokens, lengths):
+    """All but the very last end."""
+    return _marked(tokens.roll(-1), _ends(lengths)[:-1])
+
+
+def targets_before(tokens, lengths):
+    """The token before each: rolled the other way."""
+    return _marked(
+        tokens.roll(1), [end + 1 - n for end, n in zip(_ends(lengths), filter(None, lengths), strict=True)]
+    )
+
+
+def targets_before_with_marked_ends(tokens, lengths):
+    return _marked(tokens.roll(1), _ends(lengths))
+
+
+def targets_of_itself(tokens, lengths):
+    return _marked(tokens, _ends(lengths))
+
+
+def targets_two_ahead(tokens, lengths):
+    return _marked(tokens.roll(-2), _ends(lengths))
+
+
+def targets_of_nothing(tokens, lengths):
+    return torch.full_like(tokens, -100)
+
+
+def targets_of_the_last_token(tokens, lengths):
+    """The last token of each document as the target of all of it."""
+    last = [document[-1:].expand(len(document)) for document in tokens.split(list(lengths))]
+    return _marked(torch.cat(last), _ends(lengths))
+
+
+def is_one_shorter(attempt: Attempt) -> bool:
+    return attempt.got.dim() == 1 and len(attempt.got) == len(attempt.wanted) - 1
+
+
+def drops_the_ends(attempt: Attempt) -> bool:
+    """One target less for each document, so that the rest no longer lines up with the logits."""
+    return (
+        attempt.got.tolist() == [t for t in attempt.wanted.tolist() if t != -100] != attempt.wanted.tolist()
+    )
+
+
+def marks_ends_with_another_number(attempt: Attempt) -> bool:
+    ends = attempt.wanted == -100
+    same_elsewhere = bool((attempt.got[~ends] == attempt.wanted[~ends]).all())
+    marks = set(attempt.got[ends].tolist())
+    return same_elsewhere and len(marks) == 1 and not marks & set(attempt.args[0].tolist())
+
+
+def index_past_the_end(attempt: Attempt) -> bool:
+    return isinstance(attempt.error, IndexError)
+
+
+# --- 3.5 ---------------------------------------------------------------------------------------------------------
+
+
+def _padded(lengths):
+    return len(lengths) * max(lengths) ** 2
+
+
+def _packed(lengths):
+    return sum(n * n for n in lengths)
+
+
+def scores_of_one_causal_row(lengths):
+    return _padded(lengths), sum(lengths) ** 2
+
+
+def scores_by_mean(lengths):
+    return _padded(lengths), sum(lengths) ** 2 / len(lengths)
+
+
+def scores_of_tokens(lengths):
+    return len(lengths) * max(lengths), sum(lengths)
+
+
+def scores_of_packed_tokens(lengths):
+    return _padded(lengths), sum(lengths)
+
+
+def scores_of_one_document(lengths):
+    return max(lengths) ** 2, _packed(lengths)
+
+
+def scores_of_padded_row(lengths):
+    """The padded documents as one long row."""
+    return (len(lengths) * max(lengths)) ** 2, _packed(lengths)
+
+
+def scores_with_documents_squared(lengths):
+    return len(lengths) ** 2 * max(lengths), _packed(lengths)
+
+
+def scores_of_triangles(lengths):
+    return len(lengths) * max(lengths) * (max(lengths) + 1) // 2, sum(n * (n + 1) // 2 for n in lengths)
+
+
+def scores_of_halves(lengths):
+    return _padded(lengths) / 2, _packed(lengths) / 2
+
+
+def scores_rounded_halves(lengths):
+    return _padded(lengths) // 2, _packed(lengths) // 2
+
+
+def scores_of_packed_triangles(lengths):
+    return _padded(lengths), sum(n * (n + 1) // 2 for n in lengths)
+
+
+def scores_of_real_rows(lengths):
+    """Padded queries left out, padded keys counted."""
+    return sum(lengths) * max(lengths), _packed(lengths)
+
+
+def scores_of_longest_columns(lengths):
+    return _padded(lengths), sum(lengths) * max(lengths)
+
+
+def scores_swapped(lengths):
+    return _packed(lengths), _padded(lengths)
+
+
+def scores_in_bytes(lengths):
+    return 4 * _padded(lengths), 4 * _packed(lengths)
+
+
+def scores_doubled(lengths):
+    """n * 2 where n ** 2 is meant."""
+    return len(lengths) * max(lengths) * 2, sum(n * 2 for n in lengths)
+
+
+def scores_of_xor(lengths):
+    """n ^ 2, which is not a power in Python."""
+    return len(lengths) * (max(lengths) ^ 2), sum(n ^ 2 for n in lengths)
+
+
+def scores_without_padding(lengths):
+    return _packed(lengths), _packed(lengths)
+
+
+def is_a_ratio(attempt: Attempt) -> bool:
+    ratio = _padded(attempt.args[0]) / _packed(attempt.args[0])
+    return abs(float(attempt.got) - ratio) < 1e-6 * ratio or abs(float(attempt.got) - 1 / ratio) < 1e-6
