@@ -63,13 +63,17 @@ class ALiBi(AttentionBias):
     Raises ValueError or TypeError for other slopes, and when ``attention`` is called with another number of heads.
     """
 
+    finite = True
+
     def __init__(self, num_heads_or_slopes: Any) -> None:
         name = "num_heads_or_slopes"
-        if isinstance(num_heads_or_slopes, (list, tuple)) or getattr(num_heads_or_slopes, "ndim", 0):
+        if isinstance(num_heads_or_slopes, (list, tuple)) or getattr(num_heads_or_slopes, "ndim", 0) > 0:
             self.slopes = _checked_slopes(name, num_heads_or_slopes)
             self._made_from = f"slopes [{len(self.slopes)}]"
         else:
-            self.slopes = alibi_slopes(_checked_count(name, num_heads_or_slopes))
+            self.slopes = alibi_slopes(
+                _checked_count(name, num_heads_or_slopes, ", or a tensor of slopes [num_heads]")
+            )
             self._made_from = str(len(self.slopes))
         self.per_head = len(self.slopes) > 1
 
@@ -79,9 +83,9 @@ class ALiBi(AttentionBias):
     def check(self, grid: Grid) -> None:
         if len(self.slopes) != grid.num_heads:
             raise ValueError(
-                f"bias: {self!r} has slopes for {len(self.slopes)} heads, but the query has {grid.num_heads}. Slopes "
-                "belong to query heads, however few heads key and value have: make it for as many, "
-                f"ALiBi({grid.num_heads}); materialize takes the same number as num_heads."
+                f"bias: expected a slope for each of the {grid.num_heads} query heads, got {self!r} with "
+                f"{len(self.slopes)}. However few heads key and value have, slopes belong to query heads: make it "
+                f"ALiBi({grid.num_heads}). To look at this one, materialize with num_heads={len(self.slopes)}."
             )
 
     def check_parts(self, parts: Sequence[Block], grid: Grid) -> None:
@@ -92,16 +96,23 @@ class ALiBi(AttentionBias):
                 if inner is not None:
                     self.check_parts(inner, inner_grid)
                 continue
+            queries, keys = part.queries, part.keys
+            at = f"keys {keys.start} to {keys.stop - 1}" if isinstance(keys, range) else "scattered keys"
             raise ValueError(
                 f"bias: {self!r} beside segments counts distances over all {grid.q_len} queries and {grid.k_len} keys, "
-                f"where queries {part.queries.start} to {part.queries.stop - 1} have {part.k_len} keys of their own. "
-                "Expected segments with as many queries as keys, in the same places. Let distances count within each "
-                f"segment: Packed(lengths, k_lengths, inner={self!r})."
+                "so expected as many of each, and segments with as many in the same places, got queries "
+                f"{queries.start} to {queries.stop - 1} with {at}. Let distances count within each segment: "
+                f"Packed(lengths, k_lengths, inner={self!r})."
             )
 
     def tile(self, queries: range, keys: range, grid: Grid) -> Tensor:
         lowered = self._distances(queries, keys, grid).neg_()
         return lowered * self.slopes.to(lowered)[:, None, None]  # [heads, rows, columns]
+
+    def add_to(self, scores: Tensor, sequences: range, queries: range, keys: range, grid: Grid) -> None:
+        # One pass over the scores, where a tile of all heads would be written first and then read.
+        distances = self._distances(queries, keys, grid)
+        scores.addcmul_(distances, self.slopes.to(distances)[:, None, None], value=-1)
 
     @staticmethod
     def _distances(queries: range, keys: range, grid: Grid) -> Float[Tensor, "rows columns"]:
@@ -127,8 +138,13 @@ class ALiBi(AttentionBias):
             into[0].sub_(per_head.to(into[0]))
 
 
-def _checked_count(name: str, num_heads: Any) -> int:
-    count = as_whole_number(name, num_heads)
+def _checked_count(name: str, num_heads: Any, otherwise: str = "") -> int:
+    try:
+        count = as_whole_number(name, num_heads)
+    except TypeError:
+        raise TypeError(
+            f"{name}: expected a whole number of heads{otherwise}, got {type(num_heads).__name__} {num_heads!r}."
+        ) from None
     if count < 1:
         raise ValueError(f"{name}: expected at least 1 head, got {count}.")
     return count
@@ -146,7 +162,7 @@ def _checked_slopes(name: str, slopes: Any) -> Tensor:
     if tensor.dim() != 1 or not len(tensor):
         raise ValueError(
             f"{name}: expected slopes [num_heads], one for each query head, got shape {list(tensor.shape)}. "
-            "ALiBi(num_heads) takes the published ones."
+            "slopes.flatten() makes one of another shape; ALiBi(num_heads) takes the published ones."
         )
     if not tensor.is_floating_point():
         raise ValueError(

@@ -75,6 +75,8 @@ class AttentionBias:
 
     adds_scores: bool = True
     """False if every entry is 0 or -inf."""
+    finite: bool = False
+    """True if no entry is ever infinite or NaN: what another bias hides is then hidden by adding both."""
     batch_size: int | None = None
     """The batch this bias is made for, or None if it is the same for every sequence of any batch."""
     per_head: bool = False
@@ -87,6 +89,12 @@ class AttentionBias:
     def tile(self, queries: range, keys: range, grid: Grid) -> Float[Tensor, "..."]:
         """The entries of these rows and columns: float, broadcastable to [batch, num_heads, rows, columns]."""
         raise NotImplementedError(f"{type(self).__name__} must define tile(queries, keys, grid)")
+
+    def add_to(self, scores: Tensor, sequences: range, queries: range, keys: range, grid: Grid) -> None:
+        """Add the tile of these sequences to their ``scores`` [sequences, num_heads, rows, columns], in place and
+        outside of autograd. To override where that takes less than making the tile first."""
+        tile = four_dims(self.tile(queries, keys, grid))
+        scores.add_(tile[sequences.start : sequences.stop] if tile.shape[0] > 1 else tile)
 
     def check(self, grid: Grid) -> None:
         """Raise ValueError if this bias does not fit the grid; the message says what would."""

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .bias import NEG_INF, AttentionBias, Band, Block, Grid
+from .bias import NEG_INF, AttentionBias, Band, Block, Grid, four_dims
 from .stored import Dense
 
 
@@ -59,6 +59,8 @@ class Sum(AttentionBias):
 
     def tile(self, queries: range, keys: range, grid: Grid) -> Tensor:
         needed = [t for t in self.terms if not t.is_zero(queries, keys, grid)]
+        if len(needed) == 1:
+            return needed[0].tile(queries, keys, grid)
         total = torch.zeros(1, 1, len(queries), len(keys), dtype=grid.dtype, device=grid.device)
         # -inf of one term hides, whatever another holds there: NaN and inf would survive an addition.
         hidden: list[Tensor] = []
@@ -72,6 +74,22 @@ class Sum(AttentionBias):
         for mask in hidden:
             total = total.masked_fill(mask, NEG_INF)
         return total
+
+    def add_to(self, scores: Tensor, sequences: range, queries: range, keys: range, grid: Grid) -> None:
+        scoring = [term for term in self.terms if term.adds_scores]
+        if len(scoring) != 1:
+            super().add_to(scores, sequences, queries, keys, grid)
+            return
+        scoring[0].add_to(scores, sequences, queries, keys, grid)
+        masks = Sum([term for term in self.terms if not term.adds_scores])
+        if masks.is_zero(queries, keys, grid):
+            return
+        if scoring[0].finite:
+            masks.add_to(scores, sequences, queries, keys, grid)
+        else:
+            tile = four_dims(masks.tile(queries, keys, grid))
+            tile = tile[sequences.start : sequences.stop] if tile.shape[0] > 1 else tile
+            scores.masked_fill_(tile == NEG_INF, NEG_INF)
 
     def visible_keys(self, queries: range, grid: Grid) -> range:
         runs = [term.visible_keys(queries, grid) for term in self.terms]
@@ -124,7 +142,8 @@ class Crop(AttentionBias):
     def __init__(self, whole: AttentionBias, grid: Grid, queries: range, keys: range | Tensor) -> None:
         self.whole, self.queries, self.keys = whole, queries, keys
         self._grid = grid
-        self.adds_scores, self.per_head, self.batch_size = whole.adds_scores, whole.per_head, whole.batch_size
+        self.adds_scores, self.finite = whole.adds_scores, whole.finite
+        self.per_head, self.batch_size = whole.per_head, whole.batch_size
 
     def __repr__(self) -> str:
         return f"{self.whole!r}, cropped"
@@ -141,6 +160,13 @@ class Crop(AttentionBias):
         if columns.shape[-1] == 1:
             return columns
         return columns[..., self.keys[keys.start : keys.stop].to(columns.device)]
+
+    def add_to(self, scores: Tensor, sequences: range, queries: range, keys: range, grid: Grid) -> None:
+        if isinstance(self.keys, range):
+            rows, columns = self.queries[queries.start : queries.stop], self.keys[keys.start : keys.stop]
+            self.whole.add_to(scores, sequences, rows, columns, self._outer(grid))
+        else:
+            super().add_to(scores, sequences, queries, keys, grid)
 
     def visible_keys(self, queries: range, grid: Grid) -> range:
         if not isinstance(self.keys, range):

@@ -233,11 +233,13 @@ def _add_bias(
 ) -> Tensor | None:
     """Add the bias to a tile of scores in place. Where a hidden NaN would survive an addition, overwrite instead,
     and return which scores are seen."""
+    if not problem.hides:
+        assert problem.bias is not None
+        by_head = scores.view(len(run), -1, len(queries), len(keys))
+        problem.bias.add_to(by_head, run, queries, keys, problem.grid)
+        return None
     tile = problem.bias_tile(run, queries, keys, kv_heads)
     shaped = scores.view(len(run), kv_heads, problem.groups, len(queries), len(keys))
-    if not problem.hides:
-        shaped.add_(tile)
-        return None
     hidden = tile == NEG_INF
     shaped.add_(tile).masked_fill_(hidden, NEG_INF)
     return (~hidden).expand(shaped.shape).reshape(scores.shape)

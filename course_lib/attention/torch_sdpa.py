@@ -32,6 +32,8 @@ class _Piece:
     causal: bool = False
     mask: AttentionBias | None = None
     grid: Grid | None = None
+    built: int = 0
+    """How many numbers of the mask nobody holds yet."""
 
     def mask_tensor(self, dtype: torch.dtype) -> Tensor | None:
         """[batch or 1, heads or 1, q_len or 1, k_len or 1]"""
@@ -105,19 +107,21 @@ def _pieces(call: Call) -> list[_Piece] | str:
 
 def _find_pieces(call: Call) -> list[_Piece] | str:
     grid = call.grid
-    inputs = call.query.numel() + call.key.numel() + call.value.numel()
+    # All masks are there at once, since the backward needs them: together they may be as large as the inputs.
+    room = call.query.numel() + call.key.numel() + call.value.numel()
     pieces = []
     for block in innermost_blocks(call.bias, grid):
-        piece = _piece(block, grid.crop(len(block.queries), block.k_len), call.query.dtype, inputs)
+        piece = _piece(block, grid.crop(len(block.queries), block.k_len), call.query.dtype, room)
         if isinstance(piece, str):
             return piece
         if piece is not None:
+            room -= piece.built
             pieces.append(piece)
     return pieces
 
 
-def _piece(block: Block, grid: Grid, dtype: torch.dtype, inputs: int) -> _Piece | str | None:
-    """None if nothing in the block is visible."""
+def _piece(block: Block, grid: Grid, dtype: torch.dtype, room: int) -> _Piece | str | None:
+    """None if nothing in the block is visible. ``room``: how many numbers may be built as a mask."""
     bias, rows, columns = block.bias, range(grid.q_len), range(grid.k_len)
     if not rows or not columns:
         return None
@@ -138,8 +142,8 @@ def _piece(block: Block, grid: Grid, dtype: torch.dtype, inputs: int) -> _Piece 
         return _Piece(block.queries, block.keys, mask=bias, grid=grid)
     size = (bias.batch_size or 1) * (grid.num_heads if bias.per_head else 1)
     size *= held.shape[-2] * held.shape[-1] if held is not None else grid.q_len * grid.k_len
-    if size <= inputs:
-        return _Piece(block.queries, block.keys, mask=bias, grid=grid)
+    if size <= room:
+        return _Piece(block.queries, block.keys, mask=bias, grid=grid, built=size)
     shape = f"{grid.q_len} x {grid.k_len}"
     return f"PyTorch's kernel would need {bias!r} as a mask of {shape} numbers, which is O(n²) memory"
 
