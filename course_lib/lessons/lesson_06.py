@@ -1,7 +1,8 @@
 """Exercises of lesson 06, SwiGLU: the gate, the matched width, which gate won, bytes saved, the gate's backward.
 
 The pictures and the widget of the lesson are in `lesson_06_pictures`, the fair comparison in `lesson_06_experiment`,
-the wrong answers that the checks know by name in `lesson_06_mistakes` and `lesson_06_mistakes_memory`.
+the wrong answers that the checks know by name in `lesson_06_mistakes`, `lesson_06_mistakes_verdict` and
+`lesson_06_mistakes_memory`.
 """
 
 import math
@@ -12,6 +13,7 @@ from course_lib.classroom.exercise import Case, Mistake
 from course_lib.classroom.lesson import Lesson
 from course_lib.lessons import lesson_06_mistakes as wrong
 from course_lib.lessons import lesson_06_mistakes_memory as wrong_memory
+from course_lib.lessons import lesson_06_mistakes_verdict as wrong_verdict
 from course_lib.lessons.lesson_06_experiment import FEED_FORWARDS, compare, measured_beforehand
 from course_lib.lessons.lesson_06_pictures import (
     activation_explorer,
@@ -23,6 +25,7 @@ from course_lib.lessons.lesson_06_pictures import (
     saved_figure,
     widths_figure,
 )
+from course_lib.lessons.lesson_06_xformers import xformers_swiglu
 
 LESSON = Lesson("lesson_06")
 hint, solution, progress, restore, language = LESSON.for_notebooks()
@@ -50,6 +53,7 @@ __all__ = [
     "saved_figure",
     "solution",
     "widths_figure",
+    "xformers_swiglu",
 ]
 
 
@@ -202,7 +206,7 @@ check_winner = LESSON.exercise(
         Case(({"SwiGLU": [3.71, 3.62], "ReLU": [3.44, 3.45]},), label="plain_wins", expected="ReLU"),
         Case(({"ReLU": [3.52, 3.47, 3.49], "SwiGLU": [3.50, 3.45, 3.48]},), label="overlap", expected=None),
         Case(
-            ({"ReLU": [3.9, 4.1, 4.0], "SwiGLU": [3.6, 3.5, 3.7], "GLU": [3.5, 4.7, 4.2]},),
+            ({"ReLU": [3.9, 4.1, 4.0], "SwiGLU": [3.6, 3.5, 3.7], "GLU": [4.2, 4.7, 3.4]},),
             label="third",
             expected=None,
         ),
@@ -217,34 +221,36 @@ check_winner = LESSON.exercise(
             label="one_bad_seed",
             expected=None,
         ),
-        Case(({"ReLU": [4.9, 3.25], "GELU": [3.2, 3.3], "SwiGLU": [3.1, 3.9]},), expected=None),
+        Case(({"ReLU": [3.9, 3.9, 3.4, 3.9], "SwiGLU": [3.0, 3.0, 3.5, 3.0]},), expected=None),
+        Case(({"ReLU": [3.9, 3.9, 3.3, 3.3], "SwiGLU": [3.0, 3.0, 3.5, 3.0]},), expected=None),
+        Case(({"ReLU": [4.9, 3.35], "GELU": [3.2, 3.3], "SwiGLU": [3.1, 3.9]},), expected=None),
     ],
     mistakes=[
-        Mistake("true", when=wrong.says_true),
-        Mistake("word", when=wrong.a_word_for_nothing),
-        Mistake("false", when=wrong.says_false),
-        Mistake("number", when=wrong.a_number_for_a_name),
-        Mistake("list", when=wrong.a_list_of_names),
-        Mistake("largest", like=wrong.winner_of_largest),
-        Mistake("largest", like=wrong.winner_above_all),
-        Mistake("mean", like=wrong.winner_by_mean),
-        Mistake("mean", like=wrong.winner_by_median),
-        Mistake("best_run", like=wrong.winner_by_best_run),
-        Mistake("worst_run", like=wrong.winner_by_worst_run),
-        Mistake("one_seed", like=wrong.winner_by_first_seed),
-        Mistake("one_seed", like=wrong.winner_by_last_seed),
-        Mistake("second", like=wrong.winner_over_second),
-        Mistake("any", like=wrong.winner_over_any),
-        Mistake("tie", like=wrong.winner_or_tie),
-        Mistake("mean_below", like=wrong.winner_mean_below_all),
-        Mistake("below_means", like=wrong.winner_worst_below_means),
-        Mistake("below_worst", like=wrong.winner_worst_below_worst),
-        Mistake("gap", like=wrong.winner_by_gap_and_spread, values=wrong.verdicts),
-        Mistake("gap", like=wrong.winner_by_gap_and_own_spread, values=wrong.verdicts),
-        Mistake("gap", like=wrong.winner_by_deviation, values=wrong.verdicts),
-        Mistake("gap", like=wrong.winner_by_bars, values=wrong.verdicts),
-        Mistake("pairs", like=wrong.winner_seed_by_seed),
-        Mistake("itself", like=wrong.winner_never),
+        Mistake("true", when=wrong_verdict.says_true),
+        Mistake("word", when=wrong_verdict.a_word_for_nothing),
+        Mistake("false", when=wrong_verdict.says_false),
+        Mistake("number", when=wrong_verdict.a_number_for_a_name),
+        Mistake("list", when=wrong_verdict.a_list_of_names),
+        Mistake("largest", like=wrong_verdict.winner_of_largest),
+        Mistake("largest", like=wrong_verdict.winner_above_all),
+        Mistake("mean", like=wrong_verdict.winner_by_mean),
+        Mistake("mean", like=wrong_verdict.winner_by_median),
+        Mistake("best_run", like=wrong_verdict.winner_by_best_run),
+        Mistake("worst_run", like=wrong_verdict.winner_by_worst_run),
+        Mistake("one_seed", like=wrong_verdict.winner_by_first_seed),
+        Mistake("one_seed", like=wrong_verdict.winner_by_last_seed),
+        Mistake("second", like=wrong_verdict.winner_over_second),
+        Mistake("any", like=wrong_verdict.winner_over_any),
+        Mistake("tie", like=wrong_verdict.winner_or_tie),
+        Mistake("mean_below", like=wrong_verdict.winner_mean_below_all),
+        Mistake("below_means", like=wrong_verdict.winner_worst_below_means),
+        Mistake("worst_run", like=wrong_verdict.winner_worst_below_worst),
+        Mistake("gap", like=wrong_verdict.winner_by_gap_and_spread, values=wrong_verdict.verdicts),
+        Mistake("gap", like=wrong_verdict.winner_by_gap_and_own_spread, values=wrong_verdict.verdicts),
+        Mistake("gap", like=wrong_verdict.winner_by_deviation, values=wrong_verdict.verdicts),
+        Mistake("gap", like=wrong_verdict.winner_by_bars, values=wrong_verdict.verdicts),
+        Mistake("pairs", like=wrong_verdict.winner_seed_by_seed),
+        Mistake("itself", when=wrong_verdict.finds_nobody),
     ],
 )
 

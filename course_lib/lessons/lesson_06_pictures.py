@@ -83,7 +83,7 @@ def dimmer_figure(words: Sequence[str], gates: Sequence[float], ups: Sequence[fl
     opened = F.silu(torch.tensor(gates, dtype=torch.float64)).tolist()
     passed = [o * u for o, u in zip(opened, ups, strict=True)]
     scale = 150 / max(abs(n) for n in (*passed, *ups))
-    columns = (96, 158, 226, 288)
+    columns = (104, 178, 232, 292)
     shapes = [
         svg.text(x, 18, head, anchor="end", size=12, weight="bold")
         for x, head in zip(columns, ("gate", "silu(gate)", "up", "passes"), strict=True)
@@ -249,7 +249,7 @@ def render_activation(activation: str, gate: float, up: float) -> str:
         _line([gate, gate], [0, opening], svg.VERMILION),
         f'<circle cx="{px:.1f}" cy="{py:.1f}" r="5" style="fill:{svg.VERMILION}"/>',
         svg.text(_LEFT + 4, _TOP + 12, activation, colour=svg.BLUE, weight="bold", size=13),
-        svg.text(_LEFT + 4, _TOP + 30, "slope", colour=svg.ORANGE, weight="bold", size=13),
+        svg.text(_LEFT + 4, _TOP + 30, "╌ slope", weight="bold", size=13),
         _bar(right, up, "up", svg.SKY),
         _bar(right + 62, passed, "passes", svg.VERMILION),
     ]

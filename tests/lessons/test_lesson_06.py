@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from course_lib.classroom.contract import assert_exercise
 from course_lib.lessons import lesson_06
 from course_lib.lessons import lesson_06_mistakes as wrong
+from course_lib.lessons import lesson_06_mistakes_verdict as wrong_verdict
 from course_lib.swiglu import SwiGLU, matched_hidden_features
 
 # --- 6.1 ---------------------------------------------------------------------------------------------------------
@@ -228,26 +229,24 @@ def test_exercise_6_3_names_each_wrong_answer():
             ],
             "number": [lambda losses: min(min(own) for own in losses.values())],
             "list": [lambda losses: sorted(losses), lambda losses: [winner_by_sorting(losses)]],
-            "largest": [wrong.winner_of_largest, wrong.winner_above_all],
-            "mean": [wrong.winner_by_mean, wrong.winner_by_median, _by_median_runs],
-            "best_run": [wrong.winner_by_best_run],
-            "worst_run": [wrong.winner_by_worst_run],
-            "one_seed": [wrong.winner_by_first_seed, wrong.winner_by_last_seed],
-            "second": [wrong.winner_over_second],
-            "any": [wrong.winner_over_any],
-            "tie": [wrong.winner_or_tie],
-            "mean_below": [wrong.winner_mean_below_all],
-            "below_means": [wrong.winner_worst_below_means],
-            "below_worst": [wrong.winner_worst_below_worst],
+            "largest": [wrong_verdict.winner_of_largest, wrong_verdict.winner_above_all],
+            "mean": [wrong_verdict.winner_by_mean, wrong_verdict.winner_by_median, _by_median_runs],
+            "best_run": [wrong_verdict.winner_by_best_run],
+            "worst_run": [wrong_verdict.winner_by_worst_run, wrong_verdict.winner_worst_below_worst],
+            "one_seed": [wrong_verdict.winner_by_first_seed, wrong_verdict.winner_by_last_seed],
+            "second": [wrong_verdict.winner_over_second],
+            "any": [wrong_verdict.winner_over_any],
+            "tie": [wrong_verdict.winner_or_tie],
+            "mean_below": [wrong_verdict.winner_mean_below_all],
+            "below_means": [wrong_verdict.winner_worst_below_means],
             "gap": [
-                wrong.winner_by_gap_and_spread,
-                wrong.winner_by_gap_and_own_spread,
-                wrong.winner_by_deviation,
-                wrong.winner_by_bars,
+                wrong_verdict.winner_by_gap_and_spread,
+                wrong_verdict.winner_by_gap_and_own_spread,
+                wrong_verdict.winner_by_deviation,
+                wrong_verdict.winner_by_bars,
             ],
-            "pairs": [wrong.winner_seed_by_seed],
+            "pairs": [wrong_verdict.winner_seed_by_seed],
             "itself": [
-                wrong.winner_never,
                 lambda x: next((n for n in x if all(max(x[n]) < min(o) for o in x.values())), None),
             ],
         },
