@@ -253,8 +253,9 @@ def pool_heads(weight, num_heads, num_kv_heads):
 
 
 def _by_hand() -> tuple[torch.Tensor, int, int]:
-    """Four heads of two rows; the first two average to 2 and 20, the others to 6 and 60."""
-    return torch.tensor([[1.0], [10], [3], [30], [5], [50], [7], [70]]), 4, 2
+    """Four heads of two rows: in the first column the first two average to 2 and 20, the others to 6 and 60."""
+    first = torch.tensor([1.0, 10, 3, 30, 5, 50, 7, 70])
+    return torch.stack([first, -first], dim=1), 4, 2
 
 
 def _weights(num_heads: int, head_dim: int, dim: int, num_kv_heads: int):
@@ -266,7 +267,7 @@ check_pool_heads = LESSON.exercise(
     "pool_heads",
     solution=pool_heads,
     cases=[
-        Case(_by_hand, label="by_hand", expected=torch.tensor([[2.0], [20], [6], [60]])),
+        Case(_by_hand, label="by_hand", expected=torch.tensor([[2.0, -2], [20, -20], [6, -6], [60, -60]])),
         Case(_weights(6, 5, 7, 2), label="six_into_two"),
         Case(_weights(8, 3, 10, 4), label="eight_into_four"),
         Case(_weights(4, 3, 6, 1), label="multi_query"),
@@ -312,12 +313,11 @@ def _room(max_length: int, length: int, count: int):
 
 
 def _what_is_kept(result, args):
+    """The result, the room afterwards, and whether the one lies in the other."""
+    if not isinstance(result, torch.Tensor):
+        return result  # nothing, or a list: said in the common words
     room = args[0]
-    shares = (
-        isinstance(result, torch.Tensor)
-        and result.untyped_storage().data_ptr() == room.untyped_storage().data_ptr()
-    )
-    return result, room, shares
+    return result, room, result.untyped_storage().data_ptr() == room.untyped_storage().data_ptr()
 
 
 check_append = LESSON.exercise(
@@ -334,7 +334,7 @@ check_append = LESSON.exercise(
         Mistake("moved_all", when=tensors.right_but_elsewhere),
         Mistake("one_row", when=tensors.several_into_one_row),
         Mistake("room_grew", like=tensors.append_to_all_of_the_room),
-        Mistake("copied", like=tensors.append_and_copy),
+        Mistake("copied", when=tensors.right_but_a_copy),
         Mistake("gave_all", like=tensors.append_and_give_all, everywhere=False),
         Mistake("gave_new", like=tensors.append_and_give_new, everywhere=False),
         Mistake("gave_old", like=tensors.append_and_give_old, everywhere=False),
@@ -349,5 +349,7 @@ check_append = LESSON.exercise(
         Mistake("only_one", like=tensors.append_only_the_last, values=tensors.new_rows),
         Mistake("only_one", like=tensors.append_first_and_one_longer, values=tensors.new_rows),
         Mistake("one_longer", like=tensors.append_one_longer, values=tensors.new_rows),
+        Mistake("other_rows", when=tensors.gives_other_rows, values=tensors.row_counts),
+        Mistake("other_room", when=tensors.wrote_elsewhere, values=tensors.first_wrong_row),
     ],
 )

@@ -123,7 +123,7 @@ class Published(NamedTuple):
 
 MODELS = (
     Published("OPT-175B", 96, 96, 96, 128, torch.float16, 175, "Zhang et al. 2022, table 1"),
-    Published("BLOOM", 70, 112, 112, 128, torch.bfloat16, 176, "Le Scao et al. 2022, table 3"),
+    Published("BLOOM", 70, 112, 112, 128, torch.bfloat16, 176, "its config.json; Le Scao et al. 2022"),
     Published("Llama-2-70B", 80, 64, 8, 128, torch.float16, 70, "its config.json; Touvron et al. 2023"),
     Published("GLM-4-9B", 40, 32, 2, 128, torch.bfloat16, 9, "its config.json; GLM team 2024"),
 )

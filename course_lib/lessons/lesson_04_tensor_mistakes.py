@@ -167,7 +167,7 @@ def gradient_over_sum_and_words(attempt: Attempt) -> bool:
     """[kv_heads, head_dim], or with a 1 in front: the words have been added up too."""
     k_len, _, head_dim = attempt.args[0].shape
     shape, num_kv_heads = list(attempt.got.shape), attempt.args[1]
-    return shape in ([num_kv_heads, head_dim], [1, num_kv_heads, head_dim]) and k_len > 1
+    return shape == [num_kv_heads, head_dim] or (shape == [1, num_kv_heads, head_dim] and k_len > 1)
 
 
 def kept_a_group_axis(attempt: Attempt) -> bool:
@@ -353,6 +353,29 @@ def right_but_elsewhere(attempt: Attempt) -> bool:
     result, room, _ = attempt.got
     wanted = attempt.wanted[0]
     return result.shape == wanted.shape and torch.equal(result, wanted) and torch.equal(room, attempt.args[0])
+
+
+def right_but_a_copy(attempt: Attempt) -> bool:
+    """Everything is right but for where the result lies."""
+    (result, room, shares), (wanted, wanted_room, _) = attempt.got, attempt.wanted
+    return not shares and torch.equal(result, wanted) and torch.equal(room, wanted_room)
+
+
+def gives_other_rows(attempt: Attempt) -> bool:
+    return attempt.got[0].shape != attempt.wanted[0].shape
+
+
+def row_counts(attempt: Attempt) -> dict[str, object]:
+    return {"given": str(list(attempt.got[0].shape)), "taken": str(list(attempt.wanted[0].shape))}
+
+
+def wrote_elsewhere(attempt: Attempt) -> bool:
+    return not torch.equal(attempt.got[1], attempt.wanted[1])
+
+
+def first_wrong_row(attempt: Attempt) -> dict[str, object]:
+    wrong = (attempt.got[1] != attempt.wanted[1]).flatten(1).any(1)
+    return {"row": str(int(wrong.nonzero()[0]))}
 
 
 def several_into_one_row(attempt: Attempt) -> bool:
