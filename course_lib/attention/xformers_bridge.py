@@ -14,11 +14,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .bias import BOTTOM_RIGHT, TOP_LEFT, AttentionBias, Band, Causal
+from .bias import BOTTOM_RIGHT, NEG_INF, TOP_LEFT, AttentionBias, Band, Causal, Grid, four_dims
 from .call import Call
 from .combine import Sum
+from .layout import cut
 from .segments import Segments
 from .stored import Dense
+
+DENSE_ROWS = 256
+"""How many rows of a dense bias are made at a time."""
 
 
 @functools.cache
@@ -148,11 +152,19 @@ def to_xformers(call: Call) -> Any:
         if inner.left is not None:
             return packed.make_local_attention_from_bottomright(inner.left + 1)
         return packed.make_causal() if top_left else packed.make_causal_from_bottomright()
+    return _dense(bias, grid, call.query.dtype)
+
+
+def _dense(bias: AttentionBias, grid: Grid, dtype: torch.dtype) -> Tensor:
+    """[batch, heads, q_len, k_len], all masks in it: xFormers has no backward for a causal mask plus a tensor."""
     # Kernels read the bias in rows of 16 bytes: allocate whole ones, and show the part that counts.
     width = -(-grid.k_len // 8) * 8
     shape = (grid.batch, grid.num_heads, grid.q_len, width)
-    dense = torch.empty(shape, dtype=call.query.dtype, device=grid.device)[..., : grid.k_len]
-    return dense.copy_(bias.tile(range(grid.q_len), range(grid.k_len), grid))
+    dense = torch.empty(shape, dtype=dtype, device=grid.device)[..., : grid.k_len]
+    # Some rows at a time: tiles are float32, and made with as much again.
+    for rows in cut(range(grid.q_len), DENSE_ROWS):
+        dense[:, :, rows.start : rows.stop] = four_dims(bias.tile(rows, range(grid.k_len), grid))
+    return dense
 
 
 def _band_to_xformers(masks: Any, band: Band, *, square: bool) -> Any:
@@ -294,16 +306,25 @@ def run(call: Call) -> Tensor:
             key, value = (t.flatten(2, 3) for t in grouped)
         else:
             query, (key, value) = query.unflatten(2, (kv_heads, call.groups)), grouped
+    blind = _blind_rows(call, bias)
+    if blind is not None and isinstance(bias, Tensor):
+        # Such a row may see what it likes: what it makes of it is dropped below, and sends no gradient back.
+        bias.masked_fill_(blind.transpose(1, 2), 0)
     out = ops.memory_efficient_attention(query, key, value, attn_bias=bias, scale=call.scale)
     out = out.reshape(batch, q_len, num_heads, call.value.shape[-1])
-    blind = _blind_rows(call)
     return out if blind is None else out.masked_fill(blind, 0)
 
 
-def _blind_rows(call: Call) -> Tensor | None:
-    """[q_len, 1, 1], True where a row sees nothing, for which xFormers' kernels promise no zeros."""
+def _blind_rows(call: Call, bias: Any) -> Tensor | None:
+    """[batch or 1, q_len, heads or 1, 1], True where a row sees nothing, for which xFormers' kernels promise no zeros.
+    None if there is no such row."""
+    if isinstance(bias, Tensor):
+        if not call.grid.k_len:
+            return None
+        blind = (bias.detach().amax(-1, keepdim=True) == NEG_INF).transpose(1, 2)
+        return blind if bool(blind.any()) else None
     band = None if call.bias is None else call.bias.as_band(call.grid)
     if band is None or band.align != BOTTOM_RIGHT or call.grid.q_len <= call.grid.k_len:
         return None
     rows = torch.arange(call.grid.q_len, device=call.query.device)
-    return (rows < call.grid.q_len - call.grid.k_len)[:, None, None]
+    return (rows < call.grid.q_len - call.grid.k_len)[None, :, None, None]
