@@ -47,6 +47,17 @@ def test_second_derivatives_of_a_layer_used_twice_are_eager_ones() -> None:
     assert_close(penalty(lean), penalty(eager), 1e-12)
 
 
+def test_second_derivatives_where_the_input_makes_the_weights_are_eager_ones() -> None:
+    def penalty(layer: nn.Module) -> list[Tensor]:
+        x = randn(5, 4, seed=1).requires_grad_()
+        out = as_function(layer, x, *(p.detach() * x.mean() for p in layer.parameters()))
+        (first,) = torch.autograd.grad(out.sin().sum(), x, create_graph=True)
+        return [first, *torch.autograd.grad(first.square().sum(), x)]
+
+    eager, lean = twins(randomised(SwiGLU(4, 6)))
+    assert_close(penalty(lean), penalty(eager), 1e-12)
+
+
 @pytest.mark.parametrize("frozen", [("w12",), ("w3",), ("bias",), ("weight",), ("w12.bias", "w3"), ("w",)])
 @pytest.mark.parametrize("input_learns", [False, True])
 @pytest.mark.parametrize("create_graph", [False, True])
