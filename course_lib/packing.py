@@ -89,10 +89,11 @@ def pack(sequences: Iterable[Any]) -> PackedBatch:
     Raises TypeError or ValueError for anything else: floating-point or bool ids, another number of dimensions, one
     padded tensor in place of a list.
     """
-    if isinstance(sequences, Tensor) or getattr(sequences, "ndim", 1) != 1:
+    shape = getattr(sequences, "shape", (0,))
+    if isinstance(sequences, Tensor) or len(shape) != 1:
         raise TypeError(
             f"sequences: expected a list of 1-D tensors, a document each, got one {type(sequences).__name__} of shape "
-            f"{list(sequences.shape)}. The rows of a padded batch go without their padding: pack([row[:n] for row, n "
+            f"{list(shape)}. The rows of a padded batch go without their padding: pack([row[:n] for row, n "
             "in zip(batch, lengths)])."
         )
     if isinstance(sequences, (str, bytes)) or not hasattr(sequences, "__iter__"):

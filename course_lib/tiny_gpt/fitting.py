@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import numbers
 import random
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -263,7 +262,7 @@ def _check_limits(
     for name, number in (("seconds", seconds), ("lr", lr), ("weight_decay", weight_decay)):
         if number is None and name == "seconds":
             continue
-        if isinstance(number, bool) or not isinstance(number, numbers.Real):
+        if isinstance(number, bool) or not isinstance(number, (int, float)):
             raise TypeError(f"{name}: expected a number, got {type(number).__name__} {number!r}.")
         if not 0 < number < math.inf and not (name == "weight_decay" and number == 0):
             least = "of at least 0" if name == "weight_decay" else "over 0"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import math
-import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -115,7 +114,7 @@ def _check(
         )
     if as_whole_number("max_new_tokens", max_new_tokens) < 0:
         raise ValueError(f"max_new_tokens: expected a whole number of at least 0, got {max_new_tokens}.")
-    if isinstance(temperature, bool) or not isinstance(temperature, numbers.Real):
+    if isinstance(temperature, bool) or not isinstance(temperature, (int, float)):
         raise TypeError(f"temperature: expected a number, got {type(temperature).__name__} {temperature!r}.")
     if not 0 <= temperature < math.inf:
         raise ValueError(f"temperature: expected 0 (the likeliest token) or more, got {temperature}.")

@@ -257,6 +257,7 @@ def test_a_copy_of_a_cache_goes_its_own_way(copied: Callable[[KVCache], KVCache]
         assert_close(read(gqa, held, more)[0], attend_alone(gqa, torch.cat((x[0], more[0])), rotary=True)[4:])
 
 
+@pytest.mark.error_messages  # the shape checks take int at its word, and would refuse NumPy's
 def test_sizes_and_lengths_may_be_numpy_numbers_or_tensors() -> None:
     cache = KVCache(block_size=np.int64(4), max_length=torch.tensor(8))
     cache.append(randn(2, 3, 2, 4), randn(2, 3, 2, 4))
