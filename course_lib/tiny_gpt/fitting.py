@@ -265,8 +265,8 @@ def _check_limits(
         if isinstance(number, bool) or not isinstance(number, (int, float)):
             raise TypeError(f"{name}: expected a number, got {type(number).__name__} {number!r}.")
         if not 0 < number < math.inf and not (name == "weight_decay" and number == 0):
-            least = "of at least 0" if name == "weight_decay" else "over 0"
-            raise ValueError(f"{name}: expected a number {least}, got {number}.")
+            bound = "of at least 0" if name == "weight_decay" else "over 0"
+            raise ValueError(f"{name}: expected a number {bound}, got {number}.")
     for name, number, least in (
         ("steps", steps, 1),
         ("batch_tokens", batch_tokens, 2),
