@@ -157,7 +157,6 @@ check_packed_mask = LESSON.exercise(
         Mistake("all_hidden", like=masks.mask_of_everything_hidden),
         Mistake("not_causal", like=masks.mask_not_causal),
         Mistake("by_document", like=masks.mask_by_document),
-        Mistake("either", like=masks.mask_of_either),
         Mistake("no_blocks", like=masks.mask_without_blocks),
         Mistake("keeps_future", like=masks.mask_of_the_future),
         Mistake("keeps_future", like=masks.mask_of_the_future_only),
@@ -216,6 +215,7 @@ check_restarting_positions = LESSON.exercise(
         Mistake("as_if_equal", like=wrong.positions_as_if_equal),
         Mistake("as_if_equal", like=wrong.positions_as_if_longest),
         Mistake("return_in_loop", when=wrong.only_the_first_document),
+        Mistake("padded", like=wrong.positions_padded),
         Mistake("two_dimensions", when=wrong.has_two_dimensions),
     ],
 )
@@ -250,7 +250,7 @@ check_packed_targets = LESSON.exercise(
     ],
     mistakes=[
         Mistake("index_past_the_end", when=wrong.index_past_the_end),
-        Mistake("drops_ends", when=wrong.drops_the_ends),
+        Mistake("drops_ends", like=wrong.targets_without_ends),
         Mistake("shorter", when=wrong.is_one_shorter),
         Mistake("wraps", like=wrong.targets_that_wrap),
         Mistake("crosses", like=wrong.targets_that_cross),
@@ -344,6 +344,7 @@ check_filled_bins = LESSON.exercise(
         bins.bins_case([5], 10, "one"),
         bins.bins_case(bins.EXACT, 10, "exact_fit"),
         bins.bins_case(bins.UNSORTED, 10, "unsorted"),
+        bins.bins_case(bins.TWO_WITH_ROOM, 10, "two_with_room"),
         bins.bins_case(bins.WITH_NOTHING, 6, "nothing"),
         bins.bins_case([], 10, "no_documents"),
     ],

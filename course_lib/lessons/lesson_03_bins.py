@@ -110,14 +110,14 @@ def gives_each_its_own(attempt: Attempt) -> bool:
 
 
 def wastes_an_exact_fit(attempt: Attempt) -> bool:
-    """Too many rows where each document fills what another leaves: `<` where `<=` is meant."""
-    return attempt.case.label == "exact_fit"
+    """The 1 has found the gap that the 8 leaves, and yet 4 does not join 6: `<` where `<=` is meant."""
+    return attempt.case.label == "exact_fit" and {2, 3} in [set(row) for row in attempt.got]
 
 
 def follows_the_order_given(attempt: Attempt) -> bool:
-    """Each row is a run of neighbours: the next document opened a new row, and nobody looked back."""
-    _, _, rows, _ = _asked(attempt)
-    return all(list(row) == list(range(row[0], row[0] + len(row))) for row in rows if row)
+    """Row after row, the documents stand as they came: one that did not fit opened a row, and nobody looked back."""
+    lengths, _, _, flat = _asked(attempt)
+    return flat == list(range(len(lengths)))
 
 
 def row_counts(attempt: Attempt) -> dict[str, object]:
@@ -131,5 +131,6 @@ def uses_too_many_rows(attempt: Attempt) -> bool:
 
 # A fair trial for answers that do not sort: 30 tokens that fill three rows of ten without a gap.
 UNSORTED = (2, 5, 4, 7, 1, 3, 8)
-EXACT = (4, 10, 6)
+EXACT = (6, 4, 8, 1)
+TWO_WITH_ROOM = (6, 3, 6)
 WITH_NOTHING = (3, 0, 3, 0)

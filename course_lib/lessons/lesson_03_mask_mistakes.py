@@ -156,14 +156,9 @@ def mask_of_earlier_documents(lengths):
 
 
 def mask_by_document(lengths):
-    """Causal from document to document, and not within: all earlier documents and all of the own."""
+    """All earlier documents and all of the own: >= where == is meant, or the two rules joined by or."""
     own = _documents(lengths)
     return _mask(own[:, None] >= own)
-
-
-def mask_of_either(lengths):
-    """`|` where both must hold: the own document, and all that went before."""
-    return _mask(_same(lengths) | _past(lengths))
 
 
 def mask_of_ones(lengths):
@@ -190,7 +185,7 @@ def is_a_list_of_masks(attempt: Attempt) -> bool:
 def is_a_padded_batch(attempt: Attempt) -> bool:
     lengths = attempt.args[0]
     return (
-        attempt.got.dim() >= 3
+        attempt.got.dim() == 3
         and attempt.got.shape[0] == len(lengths)
         and attempt.got.shape[-1] == max(lengths)
     )

@@ -122,7 +122,9 @@ def counts_after_stripping(text, tokenizer):
 
 def holds_things(attempt: Attempt) -> bool:
     """The letters, bytes or ids themselves, where their number is asked for."""
-    return len(attempt.got) == 4 and any(isinstance(part, (str, bytes, list)) for part in attempt.got)
+    return isinstance(attempt.got, (tuple, list)) and any(
+        isinstance(part, (str, bytes, list)) for part in attempt.got
+    )
 
 
 def right_in_another_order(attempt: Attempt) -> bool:
@@ -228,6 +230,11 @@ def positions_restarted_early(lengths):
     return torch.tensor(made, dtype=torch.int64)
 
 
+def positions_padded(lengths):
+    """A row for each document, filled up to the longest."""
+    return torch.nn.utils.rnn.pad_sequence([torch.arange(n) for n in lengths], batch_first=True)
+
+
 def only_the_first_document(attempt: Attempt) -> bool:
     return attempt.got.tolist() == list(range(attempt.args[0][0])) != attempt.wanted.tolist()
 
@@ -323,22 +330,22 @@ def targets_of_the_last_token(tokens, lengths):
     return _marked(torch.cat(last), _ends(lengths))
 
 
+def targets_without_ends(tokens, lengths):
+    """One target less for each document, so that the rest no longer lines up with the logits."""
+    return torch.cat([document[1:] for document in tokens.split(list(lengths))])
+
+
 def is_one_shorter(attempt: Attempt) -> bool:
     return attempt.got.dim() == 1 and len(attempt.got) == len(attempt.wanted) - 1
-
-
-def drops_the_ends(attempt: Attempt) -> bool:
-    """One target less for each document, so that the rest no longer lines up with the logits."""
-    return (
-        attempt.got.tolist() == [t for t in attempt.wanted.tolist() if t != -100] != attempt.wanted.tolist()
-    )
 
 
 def marks_ends_with_another_number(attempt: Attempt) -> bool:
     ends = attempt.wanted == -100
     same_elsewhere = bool((attempt.got[~ends] == attempt.wanted[~ends]).all())
     marks = set(attempt.got[ends].tolist())
-    return same_elsewhere and len(marks) == 1 and not marks & set(attempt.args[0].tolist())
+    return (
+        same_elsewhere and len(marks) == 1 and -100 not in marks and not marks & set(attempt.args[0].tolist())
+    )
 
 
 def index_past_the_end(attempt: Attempt) -> bool:

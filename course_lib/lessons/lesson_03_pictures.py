@@ -139,7 +139,8 @@ def masks_figure(documents: Sequence[Sequence[str]]) -> svg.Picture:
     words = [word for document in documents for word in document]
     number = [i for i, document in enumerate(documents) for _ in document]
     grids = [
-        _mask(words, number, packed, _say(f"masks.{key}")) for packed, key in ((False, "causal"), (True, "packed"))
+        _mask(words, number, packed, _say(f"masks.{key}"))
+        for packed, key in ((False, "causal"), (True, "packed"))
     ]
     title = f"{len(documents)} documents in one row of {len(words)} words: one causal row, and packed."
     return svg.Picture(svg.card(*grids, caption=_say("masks.caption")), title)
