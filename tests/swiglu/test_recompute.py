@@ -148,10 +148,10 @@ def test_autocast_gives_eager_outputs_and_gradients_in_the_dtypes_of_the_leaves(
 
 
 def test_gradients_of_half_weights_are_summed_in_single_precision() -> None:
-    """Every token's share of b3's gradient is 1, and 256 + 1 is 256 in bfloat16."""
+    """Every token's share of b3's gradient is 1, and 1024 + 4 is 1024 in bfloat16."""
     layer = SwiGLU(2, 3, recompute=True).bfloat16()
-    layer(torch.ones(1000, 2, dtype=torch.bfloat16)).sum().backward()
-    assert layer.w3.bias.grad.tolist() == [1000.0, 1000.0]
+    layer(torch.ones(4000, 2, dtype=torch.bfloat16)).sum().backward()
+    assert layer.w3.bias.grad.tolist() == [4000.0, 4000.0]
 
 
 def test_an_autocast_around_the_backward_changes_nothing() -> None:
