@@ -1,8 +1,8 @@
 """Exercises of lesson 03, packing: four counts of a text, mask, positions and targets of a packed row, cost, bins.
 
 Pictures and widgets are in `lesson_03_pictures`, `lesson_03_card` and `lesson_03_explorer`, what is measured in
-`lesson_03_work`, the wrong answers that the checks know by name in `lesson_03_mistakes`, `lesson_03_mask_mistakes`
-and `lesson_03_bins`.
+`lesson_03_work`, the wrong answers that the checks know by name in `lesson_03_length_mistakes`,
+`lesson_03_mask_mistakes`, `lesson_03_mistakes` and `lesson_03_bins`.
 """
 
 import torch
@@ -11,6 +11,7 @@ from course_lib.classroom.exercise import Case, Mistake
 from course_lib.classroom.lesson import Lesson
 from course_lib.lessons import lesson_01_mask_mistakes as cells
 from course_lib.lessons import lesson_03_bins as bins
+from course_lib.lessons import lesson_03_length_mistakes as counts
 from course_lib.lessons import lesson_03_mask_mistakes as masks
 from course_lib.lessons import lesson_03_mistakes as wrong
 from course_lib.lessons.lesson_03_card import SENTENCE, bill_widget, save_card, token_card
@@ -89,30 +90,30 @@ check_text_lengths = LESSON.exercise(
         Case(_text("")),
     ],
     mistakes=[
-        Mistake("things", when=wrong.holds_things),
-        Mistake("bytes_by_len", like=wrong.counts_with_bytes_by_len),
-        Mistake("utf16", like=wrong.counts_in_utf16),
-        Mistake("utf16", like=wrong.counts_in_utf16_with_mark),
-        Mistake("utf32", like=wrong.counts_in_utf32),
-        Mistake("bits", like=wrong.counts_in_bits),
-        Mistake("byte_order_mark", like=wrong.counts_with_byte_order_mark),
-        Mistake("graphemes_by_len", like=wrong.counts_with_graphemes_by_len),
-        Mistake("without_marks", like=wrong.counts_without_marks),
-        Mistake("only_letters", like=wrong.counts_of_letters),
-        Mistake("graphemes_twice", like=wrong.counts_of_graphemes_twice),
-        Mistake("swapped", like=wrong.counts_swapped),
-        Mistake("pieces", like=wrong.counts_of_pieces),
-        Mistake("words", like=wrong.counts_of_words),
-        Mistake("words", like=wrong.counts_of_words_by_space),
-        Mistake("before_bpe", like=wrong.counts_before_bpe),
-        Mistake("specials", like=wrong.counts_with_one_special),
-        Mistake("specials", like=wrong.counts_with_two_specials),
-        Mistake("distinct", like=wrong.counts_of_distinct_tokens),
-        Mistake("vocabulary", like=wrong.counts_of_the_vocabulary),
-        Mistake("decoded_one_by_one", like=wrong.counts_of_text_by_ids),
-        Mistake("normalised", like=wrong.counts_after_normalising),
-        Mistake("stripped", like=wrong.counts_after_stripping),
-        Mistake("order", when=wrong.right_in_another_order),
+        Mistake("things", when=counts.holds_things),
+        Mistake("bytes_by_len", like=counts.counts_with_bytes_by_len),
+        Mistake("utf16", like=counts.counts_in_utf16),
+        Mistake("utf16", like=counts.counts_in_utf16_with_mark),
+        Mistake("utf32", like=counts.counts_in_utf32),
+        Mistake("bits", like=counts.counts_in_bits),
+        Mistake("byte_order_mark", like=counts.counts_with_byte_order_mark),
+        Mistake("graphemes_by_len", like=counts.counts_with_graphemes_by_len),
+        Mistake("without_marks", like=counts.counts_without_marks),
+        Mistake("only_letters", like=counts.counts_of_letters),
+        Mistake("graphemes_twice", like=counts.counts_of_graphemes_twice),
+        Mistake("swapped", like=counts.counts_swapped),
+        Mistake("pieces", like=counts.counts_of_pieces),
+        Mistake("words", like=counts.counts_of_words),
+        Mistake("words", like=counts.counts_of_words_by_space),
+        Mistake("before_bpe", like=counts.counts_before_bpe),
+        Mistake("specials", like=counts.counts_with_one_special),
+        Mistake("specials", like=counts.counts_with_two_specials),
+        Mistake("distinct", like=counts.counts_of_distinct_tokens),
+        Mistake("vocabulary", like=counts.counts_of_the_vocabulary),
+        Mistake("decoded_one_by_one", like=counts.counts_of_text_by_ids),
+        Mistake("normalised", like=counts.counts_after_normalising),
+        Mistake("stripped", like=counts.counts_after_stripping),
+        Mistake("order", when=counts.right_in_another_order),
     ],
 )
 

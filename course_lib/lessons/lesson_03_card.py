@@ -91,9 +91,12 @@ def draw_card(text: str, usual: Tokenizer, ours: Tokenizer) -> str:
     sizes = {"words": len(text.split()), "graphemes": len(graphemes(text)), "points": len(text)}
     shapes.append(svg.text(_MARGIN, y, _say("card.sizes", **sizes, bytes=len(text.encode("utf-8"))), size=13))
     bills = []
-    for key, tokenizer, fill in (("gpt2", usual, svg.VERMILION), ("ours", ours, svg.BLUE)):
+    for key, tokenizer, fill in (
+        ("card.pattern_gpt2", usual, svg.VERMILION),
+        ("card.pattern_ours", ours, svg.BLUE),
+    ):
         tokens = len(tokenizer.encode(text))
-        heading = _say(f"card.pattern_{key}", tokens=tokens)
+        heading = _say(key, tokens=tokens)
         bills.append(heading)
         y += 30
         shapes.append(svg.text(_MARGIN, y, heading, weight="bold", size=14))

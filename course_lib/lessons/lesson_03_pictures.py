@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from course_lib.classroom import figures, svg
 from course_lib.classroom.messages import say
 
-_UNITS = ("points", "graphemes", "bytes", "tokens")
+_UNITS = ("lengths.points", "lengths.graphemes", "lengths.bytes", "lengths.tokens")
 _CELL = 26
 
 
@@ -52,7 +52,7 @@ def lengths_figure(counts: Mapping[str, Sequence[Sequence[int]]]) -> svg.Picture
         shapes.append(svg.text(at(tick), top - 10, f"{tick:,}", anchor="middle", size=12))
     for u, unit in enumerate(_UNITS):
         y = top + row * u
-        shapes.append(svg.text(left - 10, y + 30, _say(f"lengths.{unit}"), anchor="end", size=13))
+        shapes.append(svg.text(left - 10, y + 30, _say(unit), anchor="end", size=13))
         for i, (language, colour) in enumerate(zip(counts, (svg.BLUE, svg.VERMILION), strict=False)):
             first, middle, last = spans[unit, language]
             line = y + 5 + 24 * i
@@ -63,7 +63,8 @@ def lengths_figure(counts: Mapping[str, Sequence[Sequence[int]]]) -> svg.Picture
             shapes.append(svg.text(at(middle) + 7, line + 14, f"{middle:,}", size=12, colour="#ffffff"))
             shapes.append(svg.text(at(last) + 6, line + 14, language, size=12))
     said = "; ".join(
-        f"{unit}: " + ", ".join(f"{language} {spans[unit, language][1]:,}" for language in counts)
+        f"{unit.removeprefix('lengths.')}: "
+        + ", ".join(f"{language} {spans[unit, language][1]:,}" for language in counts)
         for unit in _UNITS
     )
     title = f"Lengths of the documents, middle values. {said}."
@@ -139,8 +140,8 @@ def masks_figure(documents: Sequence[Sequence[str]]) -> svg.Picture:
     words = [word for document in documents for word in document]
     number = [i for i, document in enumerate(documents) for _ in document]
     grids = [
-        _mask(words, number, packed, _say(f"masks.{key}"))
-        for packed, key in ((False, "causal"), (True, "packed"))
+        _mask(words, number, packed, _say(key))
+        for packed, key in ((False, "masks.causal"), (True, "masks.packed"))
     ]
     title = f"{len(documents)} documents in one row of {len(words)} words: one causal row, and packed."
     return svg.Picture(svg.card(*grids, caption=_say("masks.caption")), title)
@@ -183,13 +184,17 @@ def cost_figure(lengths: Sequence[int]) -> svg.Picture:
     """The scores of three layouts as bars."""
     total = sum(lengths)
     counts = {
-        "padded": len(lengths) * max(lengths) ** 2,
-        "one_row": total**2,
-        "packed": sum(n * n for n in lengths),
+        "cost.padded": len(lengths) * max(lengths) ** 2,
+        "cost.one_row": total**2,
+        "cost.packed": sum(n * n for n in lengths),
     }
-    title = "Scores: " + ", ".join(f"{name} {count:,}" for name, count in counts.items()) + "."
+    title = (
+        "Scores: "
+        + ", ".join(f"{name.removeprefix('cost.')} {count:,}" for name, count in counts.items())
+        + "."
+    )
     bars = svg.bars(
-        [(_say(f"cost.{name}"), count, f"{count:,}") for name, count in counts.items()],
+        [(_say(name), count, f"{count:,}") for name, count in counts.items()],
         title=title,
         colours=(svg.VERMILION, svg.ORANGE, svg.BLUE),
         width=610,

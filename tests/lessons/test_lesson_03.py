@@ -8,6 +8,7 @@ import torch
 
 from course_lib.classroom.contract import assert_exercise
 from course_lib.lessons import lesson_03
+from course_lib.lessons import lesson_03_length_mistakes as counts
 from course_lib.lessons import lesson_03_mistakes as wrong
 from course_lib.packing import PackedBatch, next_token_targets, pack
 from course_lib.text import graphemes
@@ -72,25 +73,25 @@ def test_exercise_3_1_names_each_wrong_answer():
         "3.1",
         wrong={
             "things": [the_things_themselves, only_the_ids],
-            "bytes_by_len": [wrong.counts_with_bytes_by_len],
-            "utf16": [wrong.counts_in_utf16, wrong.counts_in_utf16_with_mark],
-            "utf32": [wrong.counts_in_utf32],
-            "bits": [wrong.counts_in_bits],
-            "byte_order_mark": [wrong.counts_with_byte_order_mark],
-            "graphemes_by_len": [wrong.counts_with_graphemes_by_len],
-            "without_marks": [wrong.counts_without_marks],
-            "only_letters": [wrong.counts_of_letters],
-            "graphemes_twice": [wrong.counts_of_graphemes_twice],
-            "swapped": [wrong.counts_swapped],
-            "pieces": [wrong.counts_of_pieces],
-            "words": [wrong.counts_of_words, wrong.counts_of_words_by_space],
-            "before_bpe": [wrong.counts_before_bpe],
-            "specials": [wrong.counts_with_one_special, wrong.counts_with_two_specials],
-            "distinct": [wrong.counts_of_distinct_tokens],
-            "vocabulary": [wrong.counts_of_the_vocabulary],
-            "decoded_one_by_one": [wrong.counts_of_text_by_ids],
-            "normalised": [wrong.counts_after_normalising],
-            "stripped": [wrong.counts_after_stripping],
+            "bytes_by_len": [counts.counts_with_bytes_by_len],
+            "utf16": [counts.counts_in_utf16, counts.counts_in_utf16_with_mark],
+            "utf32": [counts.counts_in_utf32],
+            "bits": [counts.counts_in_bits],
+            "byte_order_mark": [counts.counts_with_byte_order_mark],
+            "graphemes_by_len": [counts.counts_with_graphemes_by_len],
+            "without_marks": [counts.counts_without_marks],
+            "only_letters": [counts.counts_of_letters],
+            "graphemes_twice": [counts.counts_of_graphemes_twice],
+            "swapped": [counts.counts_swapped],
+            "pieces": [counts.counts_of_pieces],
+            "words": [counts.counts_of_words, counts.counts_of_words_by_space],
+            "before_bpe": [counts.counts_before_bpe],
+            "specials": [counts.counts_with_one_special, counts.counts_with_two_specials],
+            "distinct": [counts.counts_of_distinct_tokens],
+            "vocabulary": [counts.counts_of_the_vocabulary],
+            "decoded_one_by_one": [counts.counts_of_text_by_ids],
+            "normalised": [counts.counts_after_normalising],
+            "stripped": [counts.counts_after_stripping],
             "order": [in_the_order_of_the_picture],
             "common.wrong_answer": [without_marks_and_joiners],
             "common.wrong_length": [three_numbers],
