@@ -66,8 +66,8 @@ _HEAD = 22
 def _sharing(num_heads: int, num_kv_heads: int) -> str:
     """One SVG: query heads above, and below each group of them the one kv head that it uses."""
     group = num_heads // num_kv_heads
-    names = {num_heads: "multi_head", 1: "multi_query"}
-    heading = _say(f"heads.{names.get(num_kv_heads, 'grouped')}")
+    names = {num_heads: "heads.multi_head", 1: "heads.multi_query"}
+    heading = _say(names.get(num_kv_heads, "heads.grouped"))
     shapes = [svg.text(0, 15, heading, weight="bold", size=13)]
     shapes += [svg.text(0, 42, _say("heads.queries"), size=12), svg.text(0, 92, _say("heads.kv"), size=12)]
     left = 60
