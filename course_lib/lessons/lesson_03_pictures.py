@@ -221,10 +221,10 @@ def loss_figure(losses: Sequence[float], vocab_size: int, held_out: float) -> No
         axes.axhline(held_out, color=figures.VERMILION, linestyle=":", linewidth=1.5)
         axes.text(
             len(losses),
-            held_out + 0.15,
+            held_out - 0.1,
             "stories it has never read",
             ha="right",
-            va="bottom",
+            va="top",
             color=figures.VERMILION,
         )
         axes.set_ylim(0, nothing + 0.6)
