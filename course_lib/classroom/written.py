@@ -28,14 +28,15 @@ def written(samples: Iterable[Any], *, title: str = "What the model wrote") -> P
         raise ValueError("samples: expected at least one (label, prompt, continuation), got none.")
     body = "".join(
         f'<tr style="background:none;border-top:1px solid {FAINT}">'
-        f'<th scope="row" style="{_CELL};width:1%;white-space:nowrap;font-weight:normal;opacity:.75">{escape(label)}</th>'
+        f'<th scope="row" style="{_CELL};width:1%;white-space:nowrap;font-weight:normal;opacity:.75">'
+        f"{escape(label)}</th>"
         f'<td lang="{_lang(prompt + rest)}" style="{_CELL};white-space:pre-wrap;overflow-wrap:anywhere">'
         f"{_prompt(prompt)}{escape(rest)}</td></tr>"
         for label, prompt, rest in rows
     )
     html = (
-        f'<table style="background:{PAPER};color:{INK};border:1px solid {FAINT};border-collapse:collapse;table-layout:auto;'
-        f'width:100%;max-width:640px;font:15px/1.6 {FONT}">'
+        f'<table style="background:{PAPER};color:{INK};border:1px solid {FAINT};border-collapse:collapse;'
+        f'table-layout:auto;width:100%;max-width:640px;font:15px/1.6 {FONT}">'
         f'<caption style="text-align:left;color:inherit;padding:0 0 4px">{escape(title)}</caption>'
         f"<tbody>{body}</tbody></table>"
     )
