@@ -245,6 +245,42 @@ def test_figures_from_a_gpu_become_rows_and_no_claims() -> None:
     assert bench.report.claims == []
 
 
+def test_on_a_gpu_the_workspace_is_pytorchs_peak_less_what_was_there_and_what_comes_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, answer in {
+        "synchronize": None,
+        "reset_peak_memory_stats": None,
+        "memory_allocated": 1000,
+        "max_memory_allocated": 1000 + 64 + 300,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, lambda answer=answer: answer)
+    asked: list[dict[str, object]] = []
+
+    def work(**setting: object) -> Callable[[], list[torch.Tensor]]:
+        asked.append(setting)
+        return lambda: [torch.zeros(16)]  # 64 bytes of result
+
+    monkeypatch.setattr(grouped, "memory_work", work)
+    bench = comparison(device="cuda")
+    found = bench.workspace(
+        "course_lib.bench.grouped:memory_work", [{"way": "a", "length": 8}], dtype="float32"
+    )
+    assert found == [300]
+    assert asked == [{"way": "a", "length": 8, "device": "cuda"}]
+    assert bench.report.rows == [{"name": "workspace, a", "dtype": "float32", "workspace_bytes": 300}]
+
+
+def test_a_comparison_counts_its_pairs_aloud_and_keeps_every_ratio() -> None:
+    told: list[tuple[str, int, int]] = []
+    bench = comparison(pairs=3, progress=lambda *said: told.append(said))
+    times = bench.time("ours", lambda: None, "theirs", lambda: None, length=8)
+    assert told == [("ours against theirs", done, 3) for done in (1, 2, 3)]
+    (row,) = bench.report.rows
+    assert row["name"] == "ours / theirs" and row["length"] == 8
+    assert row["ratios"] == times.ratios and row["ratio"] == times.ratio and row["pairs"] == 3
+
+
 @pytest.mark.parametrize(("value", "code"), [(2.1, 0), (1.9, 1)])
 def test_all_benches_write_one_file_whose_claims_decide_the_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: float, code: int
