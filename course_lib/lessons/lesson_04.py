@@ -77,23 +77,23 @@ check_head_map = LESSON.exercise(
         Case((5, 1), label="multi_query", expected=[0, 0, 0, 0, 0]),
     ],
     mistakes=[
-        Mistake("gives_lists", when=wrong.gives_lists),
-        Mistake("one_number", when=wrong.one_number),
+        Mistake("gives_lists", when=wrong.gives_lists, values=wrong.sizes),
+        Mistake("one_number", when=wrong.one_number, values=wrong.sizes),
         Mistake("one_a_kv_head", when=wrong.one_entry_a_kv_head, values=wrong.sizes),
         Mistake("by_remainder", like=wrong.map_by_remainder, values=wrong.sizes),
-        Mistake("by_kv_heads", like=wrong.map_divided_by_kv_heads),
-        Mistake("place_in_group", like=wrong.map_place_in_group),
-        Mistake("from_one", like=wrong.map_from_one),
-        Mistake("counted_from_one", like=wrong.map_counted_from_one),
-        Mistake("reversed", like=wrong.map_reversed),
-        Mistake("fractions", like=wrong.map_of_fractions),
-        Mistake("rounded", like=wrong.map_rounded),
-        Mistake("rounded", like=wrong.map_rounded_past_the_end),
-        Mistake("rounded", like=wrong.map_rounded_up),
-        Mistake("first_members", like=wrong.map_of_first_members),
-        Mistake("group_sizes", like=wrong.map_of_group_sizes),
+        Mistake("by_kv_heads", like=wrong.map_divided_by_kv_heads, values=wrong.sizes),
+        Mistake("place_in_group", like=wrong.map_place_in_group, values=wrong.sizes),
+        Mistake("from_one", like=wrong.map_from_one, values=wrong.sizes),
+        Mistake("counted_from_one", like=wrong.map_counted_from_one, values=wrong.sizes),
+        Mistake("reversed", like=wrong.map_reversed, values=wrong.sizes),
+        Mistake("fractions", like=wrong.map_of_fractions, values=wrong.sizes),
+        Mistake("rounded", like=wrong.map_rounded, values=wrong.sizes),
+        Mistake("rounded", like=wrong.map_rounded_past_the_end, values=wrong.sizes),
+        Mistake("rounded", like=wrong.map_rounded_up, values=wrong.sizes),
+        Mistake("first_members", like=wrong.map_of_first_members, values=wrong.sizes),
+        Mistake("group_sizes", like=wrong.map_of_group_sizes, values=wrong.sizes),
         Mistake("not_shared", like=wrong.map_itself, values=wrong.sizes),
-        Mistake("all_the_first", like=wrong.map_all_the_first),
+        Mistake("all_the_first", like=wrong.map_all_the_first, values=wrong.sizes),
     ],
 )
 
@@ -137,9 +137,14 @@ check_cache_bytes = LESSON.exercise(
         Mistake("length_squared", like=wrong.bytes_of_length_squared),
         Mistake("split_heads", like=wrong.bytes_of_split_heads),
         Mistake("all_heads_wide", like=wrong.bytes_of_all_heads_wide),
+        Mistake("with_queries", like=wrong.bytes_of_queries_and_keys),
+        Mistake("one_less", like=wrong.bytes_of_one_token_less),
+        Mistake("added", like=wrong.bytes_of_batch_plus_length),
         Mistake("other_unit", when=wrong.in_another_unit),
         Mistake("other_unit", like=wrong.bytes_of_whole_mebibytes),
         Mistake("misses_a_size", when=wrong.only_wrong_for_one_byte),
+        Mistake("too_few", when=wrong.a_factor_too_few, values=wrong.how_far_off),
+        Mistake("too_many", when=wrong.a_factor_too_many, values=wrong.how_far_off),
     ],
 )
 
@@ -233,10 +238,17 @@ check_shared_gradient = LESSON.exercise(
         Mistake("by_remainder", like=tensors.gradient_by_remainder, values=tensors.last_argument),
         Mistake("by_remainder", like=tensors.gradient_mean_by_remainder, values=tensors.last_argument),
         Mistake("all_heads", like=tensors.gradient_of_all_heads),
+        Mistake("all_heads", when=tensors.all_heads_in_one),
         Mistake("largest", like=tensors.gradient_largest),
         Mistake("over_root", like=tensors.gradient_over_root),
         Mistake("product", like=tensors.gradient_product),
         Mistake("times_group", like=tensors.gradient_times_group),
+        Mistake(
+            "by_remainder",
+            like=tensors.gradient_by_remainder,
+            everywhere=False,
+            values=tensors.last_argument,
+        ),
     ],
 )
 
@@ -288,6 +300,10 @@ check_pool_heads = LESSON.exercise(
         Mistake("wrong_count", like=tensors.pool_by_heads),
         Mistake("median", like=tensors.pool_median),
         Mistake("all_the_same", like=tensors.pool_all_the_same),
+        Mistake("within_heads", like=tensors.pool_within_heads, everywhere=False),
+        Mistake(
+            "by_remainder", like=tensors.pool_by_remainder, everywhere=False, values=tensors.last_argument
+        ),
     ],
 )
 
@@ -331,6 +347,7 @@ check_append = LESSON.exercise(
         Case(_room(5, 3, 2), label="to_the_brim", observe=_what_is_kept),
     ],
     mistakes=[
+        Mistake("not_rows", when=tensors.gives_no_rows),
         Mistake("moved_all", when=tensors.right_but_elsewhere),
         Mistake("one_row", when=tensors.several_into_one_row),
         Mistake("room_grew", like=tensors.append_to_all_of_the_room),

@@ -79,6 +79,8 @@ def sizes(attempt: Attempt) -> dict[str, object]:
     """As text, so that they stay Latin digits beside code."""
     num_heads, num_kv_heads = attempt.args
     return {
+        "answer": str(attempt.got),
+        "right": str(attempt.wanted),
         "heads": str(num_heads),
         "group": str(num_heads // num_kv_heads),
         "last": str(num_heads - 1),
@@ -175,6 +177,32 @@ def bytes_of_all_heads_wide(batch, length, num_layers, num_heads, num_kv_heads, 
 
 def bytes_of_whole_mebibytes(batch, length, num_layers, num_heads, num_kv_heads, head_dim, dtype):
     return bytes_right(batch, length, num_layers, num_heads, num_kv_heads, head_dim, dtype) // 2**20
+
+
+def bytes_of_queries_and_keys(batch, length, num_layers, num_heads, num_kv_heads, head_dim, dtype):
+    return batch * length * num_layers * (num_heads + num_kv_heads) * head_dim * dtype.itemsize
+
+
+def bytes_of_one_token_less(batch, length, num_layers, num_heads, num_kv_heads, head_dim, dtype):
+    return 2 * batch * (length - 1) * num_layers * num_kv_heads * head_dim * dtype.itemsize
+
+
+def bytes_of_batch_plus_length(batch, length, num_layers, num_heads, num_kv_heads, head_dim, dtype):
+    return 2 * (batch + length) * num_layers * num_kv_heads * head_dim * dtype.itemsize
+
+
+def a_factor_too_few(attempt: Attempt) -> bool:
+    """A whole part of what is wanted: factors that were left out, in a combination that has no name of its own."""
+    return 0 < attempt.got < attempt.wanted and attempt.wanted % attempt.got == 0
+
+
+def a_factor_too_many(attempt: Attempt) -> bool:
+    return attempt.got > attempt.wanted and attempt.got % attempt.wanted == 0
+
+
+def how_far_off(attempt: Attempt) -> dict[str, object]:
+    larger, smaller = max(attempt.got, attempt.wanted), min(attempt.got, attempt.wanted)
+    return {"answer": str(attempt.got), "ratio": str(int(larger // smaller))}
 
 
 def in_another_unit(attempt: Attempt) -> bool:

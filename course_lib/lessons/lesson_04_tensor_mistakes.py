@@ -170,6 +170,12 @@ def gradient_over_sum_and_words(attempt: Attempt) -> bool:
     return shape == [num_kv_heads, head_dim] or (shape == [1, num_kv_heads, head_dim] and k_len > 1)
 
 
+def all_heads_in_one(attempt: Attempt) -> bool:
+    """[k_len, head_dim] or [k_len, 1, head_dim]: one sum over all heads."""
+    k_len, _, head_dim = attempt.args[0].shape
+    return list(attempt.got.shape) in ([k_len, head_dim], [k_len, 1, head_dim]) and attempt.args[1] > 1
+
+
 def kept_a_group_axis(attempt: Attempt) -> bool:
     """[k_len, kv_heads, 1, head_dim], or the whole group still there."""
     k_len, num_heads, head_dim = attempt.args[0].shape
@@ -213,6 +219,10 @@ def pool_by_remainder(weight, num_heads, num_kv_heads):
 def pool_neighbouring_rows(weight, num_heads, num_kv_heads):
     """Rows that follow each other are averaged: parts of one head in place of the same part of several."""
     return weight.unflatten(0, (-1, num_heads // num_kv_heads)).mean(1)
+
+
+def pool_within_heads(weight, num_heads, num_kv_heads):
+    return _groups(weight, num_heads, num_kv_heads).mean(2).flatten(0, 1)
 
 
 def pool_over_root(weight, num_heads, num_kv_heads):
@@ -346,6 +356,13 @@ def append_added(room, length, new):
 
 def new_rows(attempt: Attempt) -> dict[str, object]:
     return {"count": str(len(attempt.args[-1]))}
+
+
+def gives_no_rows(attempt: Attempt) -> bool:
+    """What comes back is no tensor, so it was not taken apart with the room; nothing at all has common words."""
+    seen = attempt.got
+    observed = isinstance(seen, tuple) and len(seen) == 3 and isinstance(seen[2], bool)
+    return attempt.returned and seen is not None and not observed
 
 
 def right_but_elsewhere(attempt: Attempt) -> bool:

@@ -125,7 +125,11 @@ def test_exercise_4_2_names_each_wrong_answer():
             "query_heads": [wrong.bytes_of_query_heads],
             "both": [wrong.bytes_of_keys_of_query_heads],
             "group_size": [wrong.bytes_of_a_group],
-            "with_queries": [wrong.bytes_with_queries, wrong.bytes_with_query_heads_too],
+            "with_queries": [
+                wrong.bytes_with_queries,
+                wrong.bytes_with_query_heads_too,
+                wrong.bytes_of_queries_and_keys,
+            ],
             "one_layer": [wrong.bytes_of_one_layer],
             "one_sequence": [wrong.bytes_of_one_sequence],
             "one_token": [wrong.bytes_of_one_token],
@@ -141,6 +145,10 @@ def test_exercise_4_2_names_each_wrong_answer():
             "all_heads_wide": [wrong.bytes_of_all_heads_wide],
             "other_unit": [in_mebibytes, wrong.bytes_of_whole_mebibytes],
             "misses_a_size": [of_four_or_two],
+            "one_less": [wrong.bytes_of_one_token_less],
+            "added": [wrong.bytes_of_batch_plus_length],
+            "too_few": [lambda *sizes: wrong.bytes_of_one_layer(*sizes) // 2],
+            "too_many": [lambda *sizes: 2 * wrong.bytes_right(*sizes)],
             "common.wrong_type": [as_text],
             "common.crashed": [by_finfo],
         },
@@ -186,6 +194,16 @@ def append_and_give_two_more(room, length, new):
     return room[: length + len(new) + 2]
 
 
+def append_and_give_the_length(room, length, new):
+    room[length : length + len(new)] = new
+    return length + len(new)
+
+
+def append_and_give_a_pair(room, length, new):
+    room[length : length + len(new)] = new
+    return room, length + len(new)
+
+
 def append_backwards(room, length, new):
     room[length : length + len(new)] = new.flip(0)
     return room[: length + len(new)]
@@ -215,6 +233,7 @@ def test_exercise_4_6_names_each_wrong_answer():
                 tensors.append_first_and_one_longer,
             ],
             "one_longer": [tensors.append_one_longer],
+            "not_rows": [append_and_give_the_length, append_and_give_a_pair],
             "other_rows": [append_and_give_two_more],
             "other_room": [append_backwards],
             "common.returned_nothing": [append_and_return_nothing],
@@ -261,6 +280,11 @@ def pool_all_into_one(weight, num_heads, num_kv_heads):
     return weight.unflatten(0, (num_heads, -1)).mean(0)
 
 
+def pool_with_axes_in_other_order(weight, num_heads, num_kv_heads):
+    head_dim = len(weight) // num_heads
+    return weight.reshape(-1, num_heads // num_kv_heads, head_dim, weight.shape[1]).mean(0).flatten(0, 1)
+
+
 def pool_transposed(weight, num_heads, num_kv_heads):
     return lesson_04.pool_heads(weight, num_heads, num_kv_heads).T
 
@@ -274,7 +298,8 @@ def test_exercise_4_5_names_each_wrong_answer():
             "first": [tensors.pool_first],
             "last": [tensors.pool_last],
             "first_rows": [tensors.pool_first_rows],
-            "by_remainder": [tensors.pool_by_remainder],
+            "by_remainder": [tensors.pool_by_remainder, pool_with_axes_in_other_order],
+            "within_heads": [tensors.pool_within_heads],
             "neighbouring_rows": [tensors.pool_neighbouring_rows],
             "over_root": [tensors.pool_over_root],
             "wrong_count": [tensors.pool_by_kv_heads, tensors.pool_by_heads],

@@ -157,8 +157,16 @@ def test_exercise_4_4_names_each_wrong_answer():
             "first_only": [tensors.gradient_of_first],
             "last_only": [tensors.gradient_of_last, gradient_overwritten],
             "first_heads": [tensors.gradient_of_first_heads],
-            "by_remainder": [tensors.gradient_by_remainder, tensors.gradient_mean_by_remainder],
-            "all_heads": [tensors.gradient_of_all_heads],
+            "by_remainder": [
+                tensors.gradient_by_remainder,
+                tensors.gradient_mean_by_remainder,
+                lambda grad, kv: grad.unflatten(1, (kv, -1)).sum(1),
+            ],
+            "all_heads": [
+                tensors.gradient_of_all_heads,
+                lambda grad, kv: grad.sum(1),
+                lambda grad, kv: grad.sum(1, keepdim=True),
+            ],
             "largest": [tensors.gradient_largest],
             "over_root": [tensors.gradient_over_root],
             "product": [tensors.gradient_product],
