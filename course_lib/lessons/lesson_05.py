@@ -1,8 +1,8 @@
 """Exercises of lesson 05, ALiBi: the slopes, weights that pay for distance, bfloat16, packs, key positions.
 
-The pictures and the widget of the lesson are in `lesson_05_pictures`, what it measures in a process of its own in
-`lesson_05_memory`, the wrong answers that the checks know by name in `lesson_05_mistakes` (slopes),
-`lesson_05_weight_mistakes` and `lesson_05_distance_mistakes`.
+The pictures and the widget of the lesson are in `lesson_05_pictures`, its plots in `lesson_05_plots`, what it measures
+in a process of its own in `lesson_05_memory`, the wrong answers that the checks know by name in `lesson_05_mistakes`
+(slopes), `lesson_05_weight_mistakes` and `lesson_05_distance_mistakes`.
 """
 
 import torch
@@ -12,23 +12,51 @@ from course_lib.classroom.lesson import Lesson
 from course_lib.lessons import lesson_05_distance_mistakes as distances
 from course_lib.lessons import lesson_05_mistakes as wrong
 from course_lib.lessons import lesson_05_weight_mistakes as weights
+from course_lib.lessons.lesson_05_memory import alibi_workspaces
+from course_lib.lessons.lesson_05_pictures import (
+    dials_figure,
+    pack_figure,
+    render_slopes_explorer,
+    slopes_explorer,
+)
+from course_lib.lessons.lesson_05_plots import (
+    extrapolation_figure,
+    memory_figure,
+    positions_figure,
+    reach_figure,
+    rounding_figure,
+    table_figure,
+    waves_figure,
+)
 
 LESSON = Lesson("lesson_05")
 hint, solution, progress, restore, language = LESSON.for_notebooks()
 
 __all__ = [
     "LESSON",
+    "alibi_workspaces",
     "check_alibi_weights",
     "check_any_slopes",
     "check_distinct",
     "check_key_bias",
     "check_packed_distances",
     "check_slopes",
+    "dials_figure",
+    "extrapolation_figure",
     "hint",
     "language",
+    "memory_figure",
+    "pack_figure",
+    "positions_figure",
     "progress",
+    "reach_figure",
+    "render_slopes_explorer",
     "restore",
+    "rounding_figure",
+    "slopes_explorer",
     "solution",
+    "table_figure",
+    "waves_figure",
 ]
 
 
@@ -91,58 +119,6 @@ check_slopes = LESSON.exercise(
 # --- 5.2 ---------------------------------------------------------------------------------------------------------
 
 
-def any_slopes(num_heads):
-    """[num_heads] slopes by the published rule, for any number of heads."""
-    power = 1
-    while 2 * power <= num_heads:
-        power *= 2
-    below = 2.0 ** (-8 * torch.arange(1, power + 1) / power)
-    between = 2.0 ** (-8 * torch.arange(1, 2 * power, 2) / (2 * power))  # 1, 3, 5 … of the doubled series
-    return torch.cat([below, between[: num_heads - power]])
-
-
-check_any_slopes = LESSON.exercise(
-    "5.2",
-    "any_slopes",
-    solution=any_slopes,
-    cases=[
-        Case((8,), label="power"),
-        Case((6,), label="six"),
-        Case((12,), label="twelve"),
-        Case((3,), label="three"),
-        Case((40,), label="forty"),
-        Case((1,)),
-    ],
-    mistakes=[
-        Mistake("whole_numbers", when=wrong.whole_numbers_only),
-        Mistake("from_one", like=wrong.any_from_one, everywhere=False),
-        Mistake("negative", like=wrong.any_negative, everywhere=False),
-        Mistake("power_doubled", when=wrong.power_of_two_doubled, values=wrong.heads_of),
-        Mistake("too_few", when=wrong.only_the_power_below, values=wrong.heads_of),
-        Mistake("power_above", when=wrong.whole_power_above, values=wrong.heads_of),
-        Mistake("by_the_formula", like=wrong.any_by_the_formula, values=wrong.heads_of),
-        Mistake("sorted", like=wrong.any_sorted, values=wrong.heads_of),
-        Mistake("rising", like=wrong.any_sorted_rising, everywhere=False),
-        Mistake("between_first", like=wrong.any_between_first),
-        Mistake("every_doubled", like=wrong.any_of_every_doubled),
-        Mistake("repeated", like=wrong.any_repeated),
-        Mistake("far_end", like=wrong.any_from_the_far_end),
-        Mistake("far_end", like=wrong.any_reversed),
-        Mistake("power_above", like=wrong.any_of_the_power_above, values=wrong.heads_of),
-        Mistake("power_above", like=wrong.any_of_the_power_above_from_the_end, values=wrong.heads_of),
-        Mistake("means", like=wrong.any_with_means),
-        Mistake("means", like=wrong.any_with_means_within),
-        Mistake("means", like=wrong.any_of_a_linear_between),
-        Mistake("doubled_count", like=wrong.any_doubled_by_count, values=wrong.heads_of),
-        Mistake("going_on", like=wrong.any_going_on),
-        Mistake("own_series", like=wrong.any_with_a_series_of_its_own, values=wrong.heads_of),
-    ],
-)
-
-
-# --- 5.3 ---------------------------------------------------------------------------------------------------------
-
-
 def alibi_weights(query, key, slopes):
     """[heads, q_len, k_len] causal weights of query [heads, q_len, head_dim] and key [heads, k_len, head_dim]."""
     q_len, k_len = query.shape[1], key.shape[1]
@@ -165,7 +141,7 @@ def _spoken(q_len: int, k_len: int, head_dim: int, slopes: list[float]):
 
 
 check_alibi_weights = LESSON.exercise(
-    "5.3",
+    "5.2",
     "alibi_weights",
     solution=alibi_weights,
     cases=[
@@ -216,10 +192,107 @@ check_alibi_weights = LESSON.exercise(
 )
 
 
+# --- 5.3 ---------------------------------------------------------------------------------------------------------
+
+
+def any_slopes(num_heads):
+    """[num_heads] slopes by the published rule, for any number of heads."""
+    power = 1
+    while 2 * power <= num_heads:
+        power *= 2
+    below = 2.0 ** (-8 * torch.arange(1, power + 1) / power)
+    between = 2.0 ** (-8 * torch.arange(1, 2 * power, 2) / (2 * power))  # 1, 3, 5 … of the doubled series
+    return torch.cat([below, between[: num_heads - power]])
+
+
+check_any_slopes = LESSON.exercise(
+    "5.3",
+    "any_slopes",
+    solution=any_slopes,
+    cases=[
+        Case((8,), label="power"),
+        Case((6,), label="six"),
+        Case((12,), label="twelve"),
+        Case((3,), label="three"),
+        Case((40,), label="forty"),
+        Case((1,)),
+    ],
+    mistakes=[
+        Mistake("whole_numbers", when=wrong.whole_numbers_only),
+        Mistake("from_one", like=wrong.any_from_one, everywhere=False),
+        Mistake("negative", like=wrong.any_negative, everywhere=False),
+        Mistake("power_doubled", when=wrong.power_of_two_doubled, values=wrong.heads_of),
+        Mistake("too_few", when=wrong.only_the_power_below, values=wrong.heads_of),
+        Mistake("power_above", when=wrong.whole_power_above, values=wrong.heads_of),
+        Mistake("by_the_formula", like=wrong.any_by_the_formula, values=wrong.heads_of),
+        Mistake("sorted", like=wrong.any_sorted, values=wrong.heads_of),
+        Mistake("rising", like=wrong.any_sorted_rising, everywhere=False),
+        Mistake("between_first", like=wrong.any_between_first),
+        Mistake("every_doubled", like=wrong.any_of_every_doubled),
+        Mistake("repeated", like=wrong.any_repeated),
+        Mistake("far_end", like=wrong.any_from_the_far_end),
+        Mistake("far_end", like=wrong.any_reversed),
+        Mistake("power_above", like=wrong.any_of_the_power_above, values=wrong.heads_of),
+        Mistake("power_above", like=wrong.any_of_the_power_above_from_the_end, values=wrong.heads_of),
+        Mistake("means", like=wrong.any_with_means),
+        Mistake("means", like=wrong.any_with_means_within),
+        Mistake("means", like=wrong.any_of_a_linear_between),
+        Mistake("doubled_count", like=wrong.any_doubled_by_count, values=wrong.heads_of),
+        Mistake("going_on", like=wrong.any_going_on),
+        Mistake("own_series", like=wrong.any_with_a_series_of_its_own, values=wrong.heads_of),
+    ],
+)
+
+
 # --- 5.4 ---------------------------------------------------------------------------------------------------------
 
-check_distinct = LESSON.question(
+
+def key_bias(attention_mask, slopes):
+    """[batch, heads, 1, k_len] as BLOOM adds it; attention_mask [batch, k_len] is 1 where a real token is."""
+    places = (attention_mask.cumsum(-1) - 1) * attention_mask
+    return slopes[:, None, None] * places[:, None, None, :]
+
+
+def _masks(*rows: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.tensor(rows), torch.tensor([0.5, 0.25, 0.125])
+
+
+check_key_bias = LESSON.exercise(
     "5.4",
+    "key_bias",
+    solution=key_bias,
+    cases=[
+        Case(lambda: _masks([1, 1, 1, 1]), label="no_padding"),
+        Case(lambda: _masks([0, 0, 1, 1, 1]), label="left"),
+        Case(lambda: _masks([1, 1, 1, 0, 0]), label="right"),
+        Case(lambda: _masks([0, 1, 1, 1, 1], [1, 1, 1, 1, 1]), label="batch"),
+    ],
+    mistakes=[
+        Mistake("no_query_axis", when=distances.no_axis_of_queries),
+        Mistake("all_rows", when=distances.expanded_queries),
+        Mistake("heads_shape", when=distances.heads_do_not_broadcast),
+        Mistake("masks_too", when=distances.bloom_mask_hidden),
+        Mistake("negative", like=distances.bloom_negative, everywhere=False),
+        Mistake("from_the_end", like=distances.bloom_from_the_end, everywhere=False),
+        Mistake("from_the_end", like=distances.bloom_distance_to_the_end, everywhere=False),
+        Mistake("no_slopes", like=distances.bloom_without_slopes, everywhere=False),
+        Mistake("one_slope", like=distances.bloom_one_slope, everywhere=False),
+        Mistake("from_one", like=distances.bloom_from_one, everywhere=False),
+        Mistake("from_one", like=distances.bloom_from_one_padding_too, everywhere=False),
+        Mistake("over_the_batch", like=distances.bloom_over_the_batch, everywhere=False),
+        Mistake("minus_one_first", like=distances.bloom_minus_one_first, everywhere=False),
+        Mistake("counts_padding", like=distances.bloom_counts_padding),
+        Mistake("counts_padding", like=distances.bloom_counts_padding_and_hides_it),
+        Mistake("padding_kept", like=distances.bloom_padding_kept),
+        Mistake("padding_kept", like=distances.bloom_padding_clamped),
+    ],
+)
+
+
+# --- 5.5 ---------------------------------------------------------------------------------------------------------
+
+check_distinct = LESSON.question(
+    "5.5",
     "distinct",
     answer=513,
     mistakes=[
@@ -237,7 +310,7 @@ check_distinct = LESSON.question(
 )
 
 
-# --- 5.5 ---------------------------------------------------------------------------------------------------------
+# --- 5.6 ---------------------------------------------------------------------------------------------------------
 
 
 def packed_distances(q_lengths, k_lengths):
@@ -254,7 +327,7 @@ def packed_distances(q_lengths, k_lengths):
 
 
 check_packed_distances = LESSON.exercise(
-    "5.5",
+    "5.6",
     "packed_distances",
     solution=packed_distances,
     cases=[
@@ -285,50 +358,5 @@ check_packed_distances = LESSON.exercise(
         Mistake("whole_row", like=distances.packed_counted_from_the_top_left_without_sign),
         Mistake("top_left", like=distances.packed_top_left),
         Mistake("queries_for_keys", like=distances.packed_queries_for_keys),
-    ],
-)
-
-
-# --- 5.6 ---------------------------------------------------------------------------------------------------------
-
-
-def key_bias(attention_mask, slopes):
-    """[batch, heads, 1, k_len] as BLOOM adds it; attention_mask [batch, k_len] is 1 where a real token is."""
-    places = (attention_mask.cumsum(-1) - 1) * attention_mask
-    return slopes[:, None, None] * places[:, None, None, :]
-
-
-def _masks(*rows: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.tensor(rows), torch.tensor([0.5, 0.25, 0.125])
-
-
-check_key_bias = LESSON.exercise(
-    "5.6",
-    "key_bias",
-    solution=key_bias,
-    cases=[
-        Case(lambda: _masks([1, 1, 1, 1]), label="no_padding"),
-        Case(lambda: _masks([0, 0, 1, 1, 1]), label="left"),
-        Case(lambda: _masks([1, 1, 1, 0, 0]), label="right"),
-        Case(lambda: _masks([0, 1, 1, 1, 1], [1, 1, 1, 1, 1]), label="batch"),
-    ],
-    mistakes=[
-        Mistake("no_query_axis", when=distances.no_axis_of_queries),
-        Mistake("all_rows", when=distances.expanded_queries),
-        Mistake("heads_shape", when=distances.heads_do_not_broadcast),
-        Mistake("masks_too", when=distances.bloom_mask_hidden),
-        Mistake("negative", like=distances.bloom_negative, everywhere=False),
-        Mistake("from_the_end", like=distances.bloom_from_the_end, everywhere=False),
-        Mistake("from_the_end", like=distances.bloom_distance_to_the_end, everywhere=False),
-        Mistake("no_slopes", like=distances.bloom_without_slopes, everywhere=False),
-        Mistake("one_slope", like=distances.bloom_one_slope, everywhere=False),
-        Mistake("from_one", like=distances.bloom_from_one, everywhere=False),
-        Mistake("from_one", like=distances.bloom_from_one_padding_too, everywhere=False),
-        Mistake("over_the_batch", like=distances.bloom_over_the_batch, everywhere=False),
-        Mistake("minus_one_first", like=distances.bloom_minus_one_first, everywhere=False),
-        Mistake("counts_padding", like=distances.bloom_counts_padding),
-        Mistake("counts_padding", like=distances.bloom_counts_padding_and_hides_it),
-        Mistake("padding_kept", like=distances.bloom_padding_kept),
-        Mistake("padding_kept", like=distances.bloom_padding_clamped),
     ],
 )

@@ -129,7 +129,7 @@ def test_exercise_5_1_names_each_wrong_answer():
     )
 
 
-# --- 5.2 ---------------------------------------------------------------------------------------------------------
+# --- 5.3 ---------------------------------------------------------------------------------------------------------
 
 
 def any_by_recursion(num_heads):
@@ -195,10 +195,10 @@ def any_half_below(num_heads):
     return torch.cat([slopes_by_loop(power), slopes_by_loop(2 * power)[::2][: num_heads - power]])
 
 
-def test_exercise_5_2_names_each_wrong_answer():
+def test_exercise_5_3_names_each_wrong_answer():
     assert_exercise(
         lesson_05.LESSON,
-        "5.2",
+        "5.3",
         wrong={
             "by_the_formula": [wrong.any_by_the_formula, slopes_by_loop, slopes_by_logspace],
             "sorted": [wrong.any_sorted],
@@ -232,21 +232,21 @@ def test_exercise_5_2_names_each_wrong_answer():
     )
 
 
-def test_the_solution_of_5_2_gives_what_the_library_gives():
+def test_the_solution_of_5_3_gives_what_the_library_gives():
     for heads in range(1, 130):
         assert torch.allclose(lesson_05.any_slopes(heads), alibi_slopes(heads), rtol=1e-6)
 
 
-# --- 5.4 ---------------------------------------------------------------------------------------------------------
+# --- 5.5 ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_answer_of_5_4_is_what_torch_counts():
+def test_the_answer_of_5_5_is_what_torch_counts():
     positions = torch.arange(1024)
     assert positions.bfloat16().unique().numel() == 513
     assert positions.half().unique().numel() == 1024
 
 
-def test_question_5_4_names_each_wrong_answer():
+def test_question_5_5_names_each_wrong_answer():
     wrong_answers = {
         "forgot_zero": 512,
         "stops_at_256": 257,
@@ -256,8 +256,8 @@ def test_question_5_4_names_each_wrong_answer():
         "of_a_byte": 128,
     }
     for key, answer in wrong_answers.items():
-        assert lesson_05.LESSON.examine("5.4", answer).key == f"lesson_05.distinct.{key}"
-    assert lesson_05.LESSON.examine("5.4", 256).key == "lesson_05.distinct.stops_at_256"
-    assert lesson_05.LESSON.examine("5.4", 769).key == "common.answer_wrong"
+        assert lesson_05.LESSON.examine("5.5", answer).key == f"lesson_05.distinct.{key}"
+    assert lesson_05.LESSON.examine("5.5", 256).key == "lesson_05.distinct.stops_at_256"
+    assert lesson_05.LESSON.examine("5.5", 769).key == "common.answer_wrong"
     for right in (513, 513.0, torch.tensor(513)):
-        assert lesson_05.LESSON.examine("5.4", right).status == "solved"
+        assert lesson_05.LESSON.examine("5.5", right).status == "solved"

@@ -13,7 +13,7 @@ from course_lib.lessons import lesson_05_weight_mistakes as weights
 
 INF = math.inf
 
-# --- 5.3 ---------------------------------------------------------------------------------------------------------
+# --- 5.2 ---------------------------------------------------------------------------------------------------------
 
 
 def weights_by_loop(query, key, slopes):
@@ -84,10 +84,10 @@ def weights_of_the_first_head(query, key, slopes):
     return weights_by_loop(query, key, slopes)[0]
 
 
-def test_exercise_5_3_names_each_wrong_answer():
+def test_exercise_5_2_names_each_wrong_answer():
     assert_exercise(
         lesson_05.LESSON,
-        "5.3",
+        "5.2",
         wrong={
             "plus": [weights.weights_plus, weights.weights_by_key_place],
             "not_weights": [weights.weights_scores, weights.weights_scores_of_all, weights.weights_bias],
@@ -136,7 +136,7 @@ def test_exercise_5_3_names_each_wrong_answer():
     )
 
 
-# --- 5.5 ---------------------------------------------------------------------------------------------------------
+# --- 5.6 ---------------------------------------------------------------------------------------------------------
 
 
 def packed_by_cells(q_lengths, k_lengths):
@@ -190,10 +190,10 @@ def packed_transposed(q_lengths, k_lengths):
     return packed_by_cells(q_lengths, k_lengths).T
 
 
-def test_exercise_5_5_names_each_wrong_answer():
+def test_exercise_5_6_names_each_wrong_answer():
     assert_exercise(
         lesson_05.LESSON,
-        "5.5",
+        "5.6",
         wrong={
             "whole_row": [
                 distances.packed_counted_over_the_row,
@@ -223,7 +223,7 @@ def test_exercise_5_5_names_each_wrong_answer():
     )
 
 
-# --- 5.6 ---------------------------------------------------------------------------------------------------------
+# --- 5.4 ---------------------------------------------------------------------------------------------------------
 
 
 def bloom_by_loop(attention_mask, slopes):
@@ -265,10 +265,10 @@ def bloom_that_hides(attention_mask, slopes):
     return bloom_by_loop(attention_mask, slopes).masked_fill(attention_mask[:, None, None] == 0, -INF)
 
 
-def test_exercise_5_6_names_each_wrong_answer():
+def test_exercise_5_4_names_each_wrong_answer():
     assert_exercise(
         lesson_05.LESSON,
-        "5.6",
+        "5.4",
         wrong={
             "counts_padding": [
                 distances.bloom_counts_padding,
