@@ -61,7 +61,10 @@ __all__ = [
 
 
 def swiglu(x, w1, w2, w3):
-    """[tokens, out], from x [tokens, dim], w1 and w2 [hidden, dim], w3 [out, hidden]; w1 makes the gate."""
+    """[tokens, out]; w1 makes the gate.
+
+    x [tokens, dim], w1 and w2 [hidden, dim], w3 [out, hidden].
+    """
     gate, up = x @ w1.T, x @ w2.T
     return (torch.nn.functional.silu(gate) * up) @ w3.T
 
@@ -131,7 +134,10 @@ check_swiglu = LESSON.exercise(
 
 
 def matched_hidden(dim, expansion, multiple_of):
-    """Hidden width at which a gated feed-forward has the parameters of a plain one, expansion * dim wide."""
+    """Hidden width of a gated feed-forward with the parameters of a plain one.
+
+    The plain one is expansion * dim wide; the width is rounded up to a multiple of multiple_of.
+    """
     exact = 2 * expansion * dim / 3
     return math.ceil(exact / multiple_of) * multiple_of
 
@@ -188,7 +194,7 @@ check_matched_hidden = LESSON.exercise(
 def winner(losses):
     """The name whose worst loss is below every loss of all others; None if there is none.
 
-    losses: name -> list of final losses, one for each seed, {"ReLU": [3.9, 3.8], "SwiGLU": [3.5, 3.6]}.
+    losses: name -> losses, one for each seed: {"ReLU": [3.9, 3.8], "SwiGLU": [3.5, 3.6]}.
     """
     for name, own in losses.items():
         others = [loss for other, runs in losses.items() if other != name for loss in runs]
@@ -317,7 +323,7 @@ check_saved_bytes = LESSON.exercise(
 
 
 def gate_gradients(gate, up, grad):
-    """(gradient of gate, gradient of up), where grad is the gradient that arrives at silu(gate) * up."""
+    """(gradient of gate, gradient of up); grad is what arrives at silu(gate) * up."""
     sigma = gate.sigmoid()
     silu = gate * sigma
     return grad * up * (sigma + silu * (1 - sigma)), grad * silu

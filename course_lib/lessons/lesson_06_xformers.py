@@ -31,7 +31,5 @@ class EagerSwiGLU(nn.Module):
 
 def xformers_swiglu() -> Any:
     """The class ``xformers.ops.SwiGLU``; :class:`EagerSwiGLU` where xFormers is not installed."""
-    try:
-        return xformers_ops().SwiGLU
-    except ImportError:
-        return EagerSwiGLU
+    ops = xformers_ops()
+    return EagerSwiGLU if ops is None else ops.SwiGLU
