@@ -15,7 +15,7 @@ from course_lib.bench.__main__ import BENCHES, main
 from course_lib.bench.comparison import Comparison
 from course_lib.bench.report import Report
 from course_lib.bench.saved import saved_bytes
-from course_lib.packing import pack
+from course_lib.packing import PackedBatch, pack
 from course_lib.text import load_corpus
 from course_lib.tiny_gpt import TinyGPT, fit, packed_loss
 
@@ -86,6 +86,20 @@ def test_packed_and_padded_training_stay_together_step_after_step() -> None:
     apart = packed.trainer([packed.PaddedBatch.of(row) for row in rows], packed.padded_loss, steps=4)()
     assert together == pytest.approx(apart, abs=1e-3)
     assert len(set(together)) == 4, "a model that stays as it is would agree with anything"
+
+
+def test_each_timing_trains_on_the_batches_that_follow() -> None:
+    rows = packed.training_rows(128, 5, documents=load_corpus()[:12])
+    seen: list[object] = []
+
+    def watched(model: TinyGPT, row: PackedBatch) -> torch.Tensor:
+        seen.append(row)
+        return packed_loss(model, row)
+
+    train = packed.trainer(rows, watched, steps=2)
+    assert len(train()) == 2 and seen == rows[:2]
+    train()
+    assert seen == rows[:4]
 
 
 def test_one_timing_reads_as_much_whatever_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
