@@ -20,9 +20,9 @@ from course_lib.lessons.lesson_05_pictures import (
     slopes_explorer,
 )
 from course_lib.lessons.lesson_05_plots import (
+    added_figure,
     extrapolation_figure,
     memory_figure,
-    positions_figure,
     reach_figure,
     rounding_figure,
     table_figure,
@@ -34,6 +34,7 @@ hint, solution, progress, restore, language = LESSON.for_notebooks()
 
 __all__ = [
     "LESSON",
+    "added_figure",
     "alibi_workspaces",
     "check_alibi_weights",
     "check_any_slopes",
@@ -47,7 +48,6 @@ __all__ = [
     "language",
     "memory_figure",
     "pack_figure",
-    "positions_figure",
     "progress",
     "reach_figure",
     "render_slopes_explorer",

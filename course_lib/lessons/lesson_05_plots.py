@@ -81,6 +81,7 @@ def reach_figure(slopes: Tensor, longest: int = 512) -> None:
                 textcoords="offset points",
                 fontweight="bold",
                 color=figures.BLACK,
+                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1},
             )
         axes.set_xscale("log", base=2)
         axes.set_xticks([1, 4, 16, 64, 256], ["1", "4", "16", "64", "256"])
@@ -113,37 +114,48 @@ def extrapolation_figure(
         axes.set_xlabel("tokens read at once")
         axes.set_ylabel("loss, nats a token")
         _mark_training(axes, trained)
+    for kind, by_seed in losses.items():
+        rises = all(line[-1] > line[0] for line in by_seed)
+        print(f"{kind}: higher at {lengths[-1]} than at {lengths[0]} for every seed: {rises}")
 
 
-def positions_figure(losses: Mapping[str, Tensor], step: int, trained: int) -> None:
-    """Losses by position [positions], averaged over ``step`` positions, a line for each kind."""
+def added_figure(added: Mapping[str, Tensor], step: int, trained: int) -> None:
+    """Loss that a longer past adds, by position [positions], averaged over ``step`` positions, a line for each kind."""
     with figures.figure(height=3.4) as (_, axes):
-        for kind, by_position in losses.items():
-            whole = by_position[: len(by_position) // step * step].reshape(-1, step).mean(1).tolist()
-            middles = [step * (i + 0.5) for i in range(len(whole))]
-            axes.plot(middles, whole, color=_COLOURS[kind])
-            figures.label_end(axes, middles, whole, kind, _COLOURS[kind])
-        axes.set_xlim(0, len(by_position) * 1.22)
-        axes.set_xlabel("position in the window")
-        axes.set_ylabel("loss, nats a token")
+        axes.axhline(0, color=figures.GREY, linewidth=1)
+        for kind, by_position in added.items():
+            means = by_position[: len(by_position) // step * step].reshape(-1, step).mean(1).tolist()
+            middles = [step * (i + 0.5) for i in range(len(means))]
+            axes.plot(middles, means, color=_COLOURS[kind], marker="o", markersize=4)
+            figures.label_end(axes, middles, means, kind, _COLOURS[kind])
+        axes.set_xlim(0, step * (len(middles) + 1.6))
+        axes.set_xlabel("position in the window of 512")
+        axes.set_ylabel("loss added")
         _mark_training(axes, trained)
+    for kind, by_position in added.items():
+        print(f"{kind}: a longer past harms: {bool(by_position[trained:].mean() > 0.02)}")
 
 
 def rounding_figure(start: int, stop: int) -> None:
     """What whole numbers become in float16 and in bfloat16."""
     positions = torch.arange(start, stop)
+    kept = {dtype: positions.to(dtype).double() for dtype in (torch.bfloat16, torch.float16)}
     with figures.figure(height=3.2) as (_, axes):
-        for dtype, name, colour in (
-            (torch.bfloat16, "bfloat16", figures.VERMILION),
-            (torch.float16, "float16", figures.BLUE),
+        for dtype, colour, place in (
+            (torch.bfloat16, figures.VERMILION, (0.3, 0.72)),
+            (torch.float16, figures.BLUE, (0.62, 0.3)),
         ):
-            kept = positions.to(dtype).double()
-            axes.plot(positions.tolist(), kept.tolist(), color=colour, drawstyle="steps-mid", marker=".")
-            figures.label_end(axes, positions, kept, name, colour)
-            figures.digest(f"different values in {name}", [kept.unique().numel()])
-        axes.set_xlim(start, stop + 0.22 * (stop - start))
+            axes.plot(
+                positions.tolist(), kept[dtype].tolist(), color=colour, drawstyle="steps-mid", marker="."
+            )
+            name = str(dtype).removeprefix("torch.")
+            axes.text(*place, name, color=colour, fontweight="bold", transform=axes.transAxes, ha="center")
         axes.set_xlabel("position")
         axes.set_ylabel("as stored")
+    for dtype, values in kept.items():
+        figures.digest(
+            f"different values here in {str(dtype).removeprefix('torch.')}", [values.unique().numel()]
+        )
 
 
 def memory_figure(
