@@ -1,11 +1,12 @@
 """The token bill of lesson 03: one sentence under two tokenizers, as a card to look at and as an SVG file to keep."""
 
+import os
 import re
+from pathlib import Path
 
 from course_lib.classroom import svg
 from course_lib.classroom.atomic import write_atomically
 from course_lib.classroom.messages import say
-from course_lib.classroom.progress import state_folder
 from course_lib.classroom.widgets import Card, card, entry
 from course_lib.text import Piece, Tokenizer, graphemes
 
@@ -116,9 +117,9 @@ def token_card(text: str, usual: Tokenizer, ours: Tokenizer) -> svg.Picture:
 
 
 def save_card(text: str, usual: Tokenizer, ours: Tokenizer, name: str = "token_bill.svg") -> None:
-    """Keep the card as a file beside the notebook (where progress is kept), and say how large it is."""
+    """Keep the card as a file beside the notebook, or in COURSE_STATE_DIR, and say how large it is."""
     drawing = draw_card(text, usual, ours) + "\n"
-    write_atomically(state_folder() / name, drawing)
+    write_atomically(Path(os.environ.get("COURSE_STATE_DIR") or Path.cwd()) / name, drawing)
     print(_say("card.saved", name=name, size=str(len(drawing.encode("utf-8")))))
 
 
