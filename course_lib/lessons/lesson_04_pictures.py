@@ -226,11 +226,22 @@ def decode_figure(steps: dict[int, tuple[Sequence[int], Sequence[float]]]) -> No
         for (kv_heads, (sizes, seconds)), colour in zip(steps.items(), figures.PALETTE, strict=False):
             mebibytes, milliseconds = [s / 2**20 for s in sizes], [1e3 * s for s in seconds]
             axes.plot(mebibytes, milliseconds, color=colour, marker="o")
-            figures.label_end(axes, mebibytes, milliseconds, f"{kv_heads} kv", colour)
+            axes.annotate(
+                f"{kv_heads} kv heads",
+                (mebibytes[-1], milliseconds[-1]),
+                xytext=(6, -12),  # beside the line, on which the next one goes on
+                textcoords="offset points",
+                color=colour,
+                fontweight="bold",
+            )
+        ticks = sorted({size // 2**20 for sizes, _ in steps.values() for size in sizes})
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.set_xticks(ticks, [str(tick) for tick in ticks])
+        axes.set_xlim(ticks[0] * 0.8, ticks[-1] * 3.2)
         axes.set_xlabel("cache that one step reads, MiB")
         axes.set_ylabel("ms a step")
-        axes.margins(x=0.12)
-        axes.set_ylim(bottom=0)
     for kv_heads, (sizes, _) in steps.items():
         figures.digest(f"MiB read, {kv_heads:2} kv heads", [size / 2**20 for size in sizes])
 
