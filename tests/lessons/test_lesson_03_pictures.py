@@ -4,6 +4,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 from html import unescape
 
+import matplotlib
 import pytest
 
 from course_lib.classroom.messages import set_language
@@ -174,9 +175,14 @@ def test_the_cost_figure_shows_three_counts():
     assert repr(lesson_03.cost_figure([3, 1])) == "Scores: padded 18, one_row 16, packed 10."
 
 
-def test_the_loss_figure_draws_a_run_of_any_length():
-    for losses in ([8.0], [8.0 - 0.1 * i for i in range(25)]):
-        lesson_03.loss_figure(losses, 4096, 5.0)
+@pytest.mark.parametrize("steps", [1, 25])
+def test_the_loss_figure_draws_each_step_and_the_mean_of_every_ten(steps, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(
+        plt, "show", lambda: drawn.extend(len(line.get_xdata()) for line in plt.gca().lines[:2])
+    )
+    lesson_03.loss_figure([8.0 - 0.1 * i for i in range(steps)], 4096, 5.0)
+    assert drawn == [steps, -(-steps // 10)]
 
 
 def test_pictures_speak_bangla_too(usual, ours):
