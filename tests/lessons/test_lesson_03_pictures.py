@@ -177,6 +177,9 @@ def test_the_cost_figure_shows_three_counts():
 
 @pytest.mark.parametrize("steps", [1, 25])
 def test_the_loss_figure_draws_each_step_and_the_mean_of_every_ten(steps, monkeypatch):
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
     drawn = []
     monkeypatch.setattr(
         plt, "show", lambda: drawn.extend(len(line.get_xdata()) for line in plt.gca().lines[:2])
