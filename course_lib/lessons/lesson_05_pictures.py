@@ -72,7 +72,7 @@ def dials_figure(words: Sequence[str], *, turns: Sequence[float] = (1.0, 0.1)) -
     for i, turn in enumerate(turns):
         y = 66 + row * i
         shapes.append(
-            svg.text(left - 8, y + 5, _say(f"dials.{'fast' if i == 0 else 'slow'}"), anchor="end", size=13)
+            svg.text(left - 8, y + 5, _say("dials.fast" if i == 0 else "dials.slow"), anchor="end", size=13)
         )
         for j in range(len(words)):
             x = left + column * (j + 0.5)
@@ -97,9 +97,9 @@ def pack_figure(documents: Sequence[Sequence[str]], slope: float) -> svg.Picture
     lengths, total = [len(document) for document in documents], len(words)
     inner = Causal("top-left") + ALiBi(torch.tensor([slope]))
     grids = []
-    for key, bias in (("whole", inner), ("within", Packed(lengths, inner=inner))):
+    for key, bias in (("pack.whole", inner), ("pack.within", Packed(lengths, inner=inner))):
         numbers = bias.materialize(total, total)[0, 0]
-        heading = _say(f"pack.{key}")
+        heading = _say(key)
         grids.append(
             _heat(
                 _visible(numbers),
