@@ -25,7 +25,7 @@ from ..text import load_corpus
 from ..tiny_gpt import TinyGPT, packed_loss
 
 # fit()'s own parts, so that what is timed is what it does.
-from ..tiny_gpt.fitting import _batches, _optimizers, _parts
+from ..tiny_gpt.fitting import document_parts, optimizer_step, optimizers_of, packed_batches
 from .comparison import Comparison
 from .measure import PAIRS
 
@@ -67,8 +67,10 @@ def masked_loss(model: TinyGPT, batch: PaddedBatch) -> Float[Tensor, ""]:
 
 def training_rows(batch_tokens: int, count: int, seed: int = 0, documents: Any = None) -> list[PackedBatch]:
     """The first ``count`` rows that ``fit(..., batch_tokens=batch_tokens, seed=seed)`` trains on."""
-    parts = _parts(TinyGPT(), load_corpus() if documents is None else documents, None, batch_tokens, None)
-    return list(islice(_batches(parts, batch_tokens, random.Random(seed)), count))
+    parts = document_parts(
+        TinyGPT(), load_corpus() if documents is None else documents, None, batch_tokens, None
+    )
+    return list(islice(packed_batches(parts, batch_tokens, random.Random(seed)), count))
 
 
 def trainer(
@@ -76,17 +78,12 @@ def trainer(
 ) -> Callable[[], list[float]]:
     """``steps`` training steps a call, one batch after the other, of a model of its own; returns their losses."""
     model = TinyGPT().to(device).train()
-    optimizers = _optimizers(model, LEARNING_RATE, WEIGHT_DECAY)
-    following = cycle(batches)
+    optimizers = optimizers_of(model, LEARNING_RATE, WEIGHT_DECAY)
+    following = enumerate(cycle(batches))
 
     def step() -> float:
-        model.zero_grad(set_to_none=True)
-        loss = loss_of(model, next(following))
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimizer in optimizers:
-            optimizer.step()
-        return loss.item()
+        number, batch = next(following)
+        return optimizer_step(model, optimizers, loss_of(model, batch), number)
 
     return lambda: [step() for _ in range(steps)]
 

@@ -91,23 +91,24 @@ def fit(
             "them."
         )
     rng = random.Random(as_whole_number("seed", seed))
-    parts = _parts(model, documents, tokenizer, batch_tokens, context)
+    parts = document_parts(model, documents, tokenizer, batch_tokens, context)
     if seconds is None and steps is None:
         seconds = SECONDS
-    optimizers = _optimizers(model, lr, weight_decay)
+    optimizers = optimizers_of(model, lr, weight_decay)
     losses: list[float] = []
     tokens, done, interrupted, started = 0, 0.0, False, time.perf_counter()
     model.train()
     bar = tqdm(total=100, unit="%", disable=not progress, bar_format="{l_bar}{bar}| {elapsed}{postfix}")
     try:
-        for batch in _batches(parts, batch_tokens, rng):
+        for batch in packed_batches(parts, batch_tokens, rng):
             elapsed = time.perf_counter() - started
             done = max(elapsed / seconds if seconds else 0.0, len(losses) / steps if steps else 0.0)
             if done >= 1:
                 break
             for group in (group for optimizer in optimizers for group in optimizer.param_groups):
                 group["lr"] = group["initial_lr"] * _schedule(done)
-            losses.append(_step(model, optimizers, batch, len(losses)))
+            loss = packed_loss(model, batch.to(model.embed.weight.device))
+            losses.append(optimizer_step(model, optimizers, loss, len(losses)))
             tokens += batch.tokens.shape[1]
             bar.set_postfix_str(f"step {len(losses)}, loss {losses[-1]:.2f}", refresh=False)
             bar.update(round(100 * done) - bar.n)
@@ -140,7 +141,7 @@ def evaluate(
 ) -> float:
     """The mean loss of ``model`` on ``documents``, in nats a token; they are read as in :func:`fit`, each once."""
     _check_limits(None, None, 1.0, batch_tokens, context)
-    parts = _parts(model, documents, tokenizer, batch_tokens, context)
+    parts = document_parts(model, documents, tokenizer, batch_tokens, context)
     total, targets = 0.0, 0
     for batch in _rows(parts, batch_tokens):
         count = batch.tokens.shape[1] - len(batch.lengths)  # all but the last token of each part
@@ -149,7 +150,7 @@ def evaluate(
     return total / targets
 
 
-def _optimizers(model: TinyGPT, lr: float, weight_decay: float) -> list[torch.optim.Optimizer]:
+def optimizers_of(model: TinyGPT, lr: float, weight_decay: float) -> list[torch.optim.Optimizer]:
     """Muon for the matrices inside the layers, AdamW for embeddings and, without decay, for norms and biases."""
     matrices = [p for p in model.layers.parameters() if p.dim() == 2]
     inside = {id(p) for p in matrices}
@@ -167,11 +168,12 @@ def _optimizers(model: TinyGPT, lr: float, weight_decay: float) -> list[torch.op
     return optimizers
 
 
-def _step(
-    model: TinyGPT, optimizers: Sequence[torch.optim.Optimizer], batch: PackedBatch, number: int
+def optimizer_step(
+    model: TinyGPT, optimizers: Sequence[torch.optim.Optimizer], loss: Float[Tensor, ""], number: int
 ) -> float:
+    """The backward of ``loss``, clipped, and the step; returns the loss. ``number`` is that of the step, for the
+    FloatingPointError of a loss or gradient that is not finite."""
     model.zero_grad(set_to_none=True)
-    loss = packed_loss(model, batch.to(model.embed.weight.device))
     loss.backward()
     norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     for name, value in (("loss", loss.item()), ("gradient", norm.item())):
@@ -192,7 +194,7 @@ def _schedule(done: float) -> float:
     return 0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * (done - WARM_UP) / (1 - WARM_UP)))
 
 
-def _batches(parts: list[Tensor], batch_tokens: int, rng: random.Random) -> Iterator[PackedBatch]:
+def packed_batches(parts: list[Tensor], batch_tokens: int, rng: random.Random) -> Iterator[PackedBatch]:
     """Packed rows without end, each pass over the parts in a new order."""
     while True:
         yield from _rows(rng.sample(parts, len(parts)), batch_tokens)
@@ -211,7 +213,7 @@ def _rows(parts: Sequence[Tensor], batch_tokens: int) -> Iterator[PackedBatch]:
         yield pack(row)
 
 
-def _parts(
+def document_parts(
     model: TinyGPT, documents: Any, tokenizer: Tokenizer | None, batch_tokens: int, context: int | None
 ) -> list[Tensor]:
     """Every document's ids, cut at ``context``; a part begins with the last token of the one before."""

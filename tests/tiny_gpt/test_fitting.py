@@ -72,9 +72,9 @@ def test_one_tensor_is_one_document() -> None:
 def test_a_long_document_is_cut_and_keeps_every_target() -> None:
     model = small(positions="learned", max_length=4)
     ids = list(range(11))
-    parts = fitting._parts(model, [ids], None, 2048, None)
+    parts = fitting.document_parts(model, [ids], None, 2048, None)
     assert [p.tolist() for p in parts] == [[0, 1, 2, 3], [3, 4, 5, 6], [6, 7, 8, 9], [9, 10]]
-    assert [len(p) for p in fitting._parts(small(), [ids], None, 2048, 5)] == [5, 5, 3]
+    assert [len(p) for p in fitting.document_parts(small(), [ids], None, 2048, 5)] == [5, 5, 3]
 
 
 def test_every_document_is_read_once_a_pass_and_rows_stay_within_the_batch() -> None:

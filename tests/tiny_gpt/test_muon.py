@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from course_lib.tiny_gpt import TinyGPT
-from course_lib.tiny_gpt.fitting import _optimizers
+from course_lib.tiny_gpt.fitting import optimizers_of
 from course_lib.tiny_gpt.muon import Muon, orthogonalized
 
 
@@ -71,10 +71,10 @@ def test_a_gradient_of_zero_and_a_missing_one_leave_the_weight() -> None:
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
 def test_every_parameter_has_exactly_one_optimizer(positions: str) -> None:
     model = TinyGPT(30, 16, 2, 2, positions=positions)
-    groups = [group for optimizer in _optimizers(model, 1e-3, 0.1) for group in optimizer.param_groups]
+    groups = [group for optimizer in optimizers_of(model, 1e-3, 0.1) for group in optimizer.param_groups]
     held = [id(p) for group in groups for p in group["params"]]
     assert sorted(held) == sorted(id(p) for p in model.parameters())
-    muon = _optimizers(model, 1e-3, 0.1)[1]
+    muon = optimizers_of(model, 1e-3, 0.1)[1]
     assert {id(p) for p in muon.param_groups[0]["params"]} == {
         id(p) for name, p in model.named_parameters() if name.startswith("layers") and p.dim() == 2
     }
