@@ -110,14 +110,14 @@ def test_seconds_end_a_run_and_steps_may_end_it_sooner() -> None:
 def test_ctrl_c_keeps_what_was_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     model = small()
     untrained = model.embed.weight.detach().clone()
-    step = fitting._step
+    step = fitting.optimizer_step
 
     def interrupted_at_the_third(*arguments: Any) -> float:
         if arguments[-1] == 2:
             raise KeyboardInterrupt
         return step(*arguments)
 
-    monkeypatch.setattr(fitting, "_step", interrupted_at_the_third)
+    monkeypatch.setattr(fitting, "optimizer_step", interrupted_at_the_third)
     result = quiet_fit(model, DOCUMENTS, steps=10)
     assert result.interrupted and result.steps == 2
     assert not torch.equal(model.embed.weight, untrained)
