@@ -229,8 +229,9 @@ def decode_figure(steps: dict[int, tuple[Sequence[int], Sequence[float]]]) -> No
             axes.annotate(
                 f"{kv_heads} kv heads",
                 (mebibytes[-1], milliseconds[-1]),
-                xytext=(6, -12),  # beside the line, on which the next one goes on
+                xytext=(-2, 8),  # above the line's end; the next line goes on to its right
                 textcoords="offset points",
+                ha="right",
                 color=colour,
                 fontweight="bold",
             )
@@ -239,7 +240,8 @@ def decode_figure(steps: dict[int, tuple[Sequence[int], Sequence[float]]]) -> No
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.set_xticks(ticks, [str(tick) for tick in ticks])
-        axes.set_xlim(ticks[0] * 0.8, ticks[-1] * 3.2)
+        axes.set_xlim(ticks[0] * 0.8, ticks[-1] * 1.25)
+        axes.margins(y=0.16)
         axes.set_xlabel("cache that one step reads, MiB")
         axes.set_ylabel("ms a step")
     for kv_heads, (sizes, _) in steps.items():
@@ -253,7 +255,8 @@ def pooling_figure(before: float, losses: dict[str, tuple[float | None, float]])
     with figures.figure(height=0.62 * len(names) + 1.2) as (_, axes):
         axes.axvline(before, color=figures.GREY, linestyle="--")
         for row, (cut, end) in enumerate(losses.values()):
-            if cut is not None and abs(cut - end) > 0.1:
+            moved = cut is not None and abs(cut - end) > 0.1
+            if moved:
                 axes.annotate(
                     "",
                     (end, row),
@@ -262,7 +265,8 @@ def pooling_figure(before: float, losses: dict[str, tuple[float | None, float]])
                 )
                 axes.plot(cut, row, "o", color=figures.VERMILION)
             axes.plot(end, row, "o", color=figures.BLUE)
-            axes.annotate(f"{end:.2f}", (end, row), xytext=(0, 8), textcoords="offset points", ha="center")
+            place = dict(xytext=(0, 8), ha="center") if moved else dict(xytext=(8, 0), ha="left", va="center")
+            axes.annotate(f"{end:.2f}", (end, row), textcoords="offset points", **place)
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(len(names) - 0.5, -0.6)
         axes.set_xlabel("held-out loss, nats a token")
