@@ -104,6 +104,7 @@ check_swiglu = LESSON.exercise(
         Mistake("other_activation", like=wrong.swiglu_gelu_tanh, everywhere=False),
         Mistake("other_activation", like=wrong.swiglu_gelu_quick, everywhere=False),
         Mistake("other_activation", like=wrong.swiglu_tanh, everywhere=False),
+        Mistake("other_activation", when=wrong.gate_of_another_curve),
         Mistake("softmax", like=wrong.swiglu_softmax, everywhere=False),
         Mistake("both", like=wrong.swiglu_both, everywhere=False),
         Mistake("no_activation", like=wrong.swiglu_bilinear, everywhere=False),
@@ -118,6 +119,7 @@ check_swiglu = LESSON.exercise(
         Mistake("silu_at_end", like=wrong.swiglu_silu_twice_at_end, everywhere=False),
         Mistake("silu_of_input", like=wrong.swiglu_silu_of_input, everywhere=False),
         Mistake("silu_of_input", like=wrong.swiglu_silu_of_input_everywhere, everywhere=False),
+        Mistake("silu_of_input", like=wrong.swiglu_silu_of_weights, everywhere=False),
         Mistake("no_w3", like=wrong.swiglu_without_w3, everywhere=False),
         Mistake("w3_first", like=wrong.swiglu_w3_first),
         Mistake("w3_first", like=wrong.swiglu_w3_on_each),
@@ -177,12 +179,16 @@ check_matched_hidden = LESSON.exercise(
         Mistake("no_multiple", like=wrong.matched_not_a_multiple),
         Mistake("no_multiple", like=wrong.matched_cut),
         Mistake("no_multiple", like=wrong.matched_unrounded),
+        Mistake("no_multiple", like=wrong.matched_rounded),
+        Mistake("no_multiple", like=wrong.matched_eight_thirds),
         Mistake("always_eight", like=wrong.matched_always_eight),
         Mistake("times_multiple", like=wrong.matched_times_multiple),
         Mistake("in_multiples", like=wrong.matched_in_multiples),
         Mistake("parameters", like=wrong.matched_parameters),
         Mistake("rounded_early", like=wrong.matched_rounded_early),
         Mistake("rounded_early", like=wrong.matched_rounded_wide),
+        Mistake("rounded_early", like=wrong.matched_cut_expansion),
+        Mistake("rounded_early", like=wrong.matched_cut_expansion_unrounded),
         Mistake("a_float", when=wrong.right_but_a_float),
     ],
 )
@@ -268,7 +274,7 @@ def saved_bytes(tokens, dim, hidden, dtype):
     """Bytes that autograd keeps of one SwiGLU, its parameters left out."""
     from_input = dim  # for the gradient of w12
     from_w12 = 2 * hidden  # gate and up, side by side in one tensor
-    from_silu = hidden  # for the gradient of the up
+    from_silu = hidden  # for the gradient of up
     product = hidden  # for the gradient of w3
     return tokens * (from_input + from_w12 + from_silu + product) * dtype.itemsize
 

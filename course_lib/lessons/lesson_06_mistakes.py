@@ -130,6 +130,31 @@ def swiglu_concatenated(x, w1, w2, w3):
     return torch.cat((F.silu(x @ w1.T), x @ w2.T), -1)
 
 
+OTHER_CURVES = (
+    F.mish,
+    F.hardswish,
+    F.softplus,
+    F.elu,
+    F.selu,
+    F.leaky_relu,
+    F.relu6,
+    F.hardsigmoid,
+    F.logsigmoid,
+)
+
+
+def gate_of_another_curve(attempt: Attempt) -> bool:
+    x, w1, w2, w3 = attempt.args
+    gate, up = x @ w1.T, x @ w2.T
+    return any(
+        torch.allclose(attempt.got, (curve(gate) * up) @ w3.T, rtol=1e-4, atol=1e-5) for curve in OTHER_CURVES
+    )
+
+
+def swiglu_silu_of_weights(x, w1, w2, w3):
+    return ((x @ F.silu(w1).T) * (x @ w2.T)) @ w3.T
+
+
 def sizes_do_not_fit(attempt: Attempt) -> bool:
     text = str(attempt.error)
     return "mat1 and mat2" in text or "must match the size" in text or "size mismatch" in text
@@ -217,6 +242,22 @@ def matched_cut(dim, expansion, multiple_of):
 
 def matched_unrounded(dim, expansion, multiple_of):
     return 2 * expansion * dim / 3
+
+
+def matched_rounded(dim, expansion, multiple_of):
+    return round(2 * expansion * dim / 3)
+
+
+def matched_eight_thirds(dim, expansion, multiple_of):
+    return 8 * dim // 3
+
+
+def matched_cut_expansion(dim, expansion, multiple_of):
+    return _up(2 * expansion // 3 * dim, multiple_of)
+
+
+def matched_cut_expansion_unrounded(dim, expansion, multiple_of):
+    return 2 * expansion // 3 * dim
 
 
 def matched_always_eight(dim, expansion, multiple_of):

@@ -84,6 +84,9 @@ def test_exercise_6_1_names_each_wrong_answer():
                 wrong.swiglu_gelu_quick,
                 wrong.swiglu_tanh,
                 swiglu_gelu_by_sigmoid,
+                lambda x, w1, w2, w3: (F.mish(x @ w1.T) * (x @ w2.T)) @ w3.T,
+                lambda x, w1, w2, w3: (F.hardswish(x @ w1.T) * (x @ w2.T)) @ w3.T,
+                lambda x, w1, w2, w3: (F.leaky_relu(x @ w1.T) * (x @ w2.T)) @ w3.T,
             ],
             "softmax": [wrong.swiglu_softmax],
             "both": [wrong.swiglu_both],
@@ -97,7 +100,11 @@ def test_exercise_6_1_names_each_wrong_answer():
             ],
             "same_twice": [wrong.swiglu_up_from_gate, wrong.swiglu_up_from_up],
             "silu_at_end": [wrong.swiglu_silu_at_end, wrong.swiglu_silu_twice_at_end],
-            "silu_of_input": [wrong.swiglu_silu_of_input, wrong.swiglu_silu_of_input_everywhere],
+            "silu_of_input": [
+                wrong.swiglu_silu_of_input,
+                wrong.swiglu_silu_of_input_everywhere,
+                wrong.swiglu_silu_of_weights,
+            ],
             "no_w3": [wrong.swiglu_without_w3],
             "w3_first": [wrong.swiglu_w3_first, wrong.swiglu_w3_on_each],
             "other_sign": [
@@ -169,15 +176,28 @@ def test_exercise_6_2_names_each_wrong_answer():
                 wrong.matched_not_a_multiple,
                 wrong.matched_cut,
                 wrong.matched_unrounded,
+                wrong.matched_rounded,
+                wrong.matched_eight_thirds,
             ],
             "always_eight": [wrong.matched_always_eight],
             "times_multiple": [wrong.matched_times_multiple],
             "in_multiples": [wrong.matched_in_multiples],
             "parameters": [wrong.matched_parameters],
-            "rounded_early": [wrong.matched_rounded_early, wrong.matched_rounded_wide],
+            "rounded_early": [
+                wrong.matched_rounded_early,
+                wrong.matched_rounded_wide,
+                wrong.matched_cut_expansion,
+                wrong.matched_cut_expansion_unrounded,
+            ],
             "common.not_the_same": [lambda d, e, m: 7],
         },
-        right=[matched_by_library, matched_by_integers, matched_by_loop, matched_by_ceil_first],
+        right=[
+            lambda d, e, m: math.ceil(2 / 3 * e * d / m) * m,
+            matched_by_library,
+            matched_by_integers,
+            matched_by_loop,
+            matched_by_ceil_first,
+        ],
     )
 
 
