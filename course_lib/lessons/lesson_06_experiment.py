@@ -53,8 +53,13 @@ def compare(
 
     The models have two layers of width 96 and a vocabulary of 512, and are trained for ``steps`` steps of about 512
     tokens. Runs of one seed read the same stories in the same order and begin with the same embeddings. One step takes
-    about 0.03 s on one core. Raises ValueError for a name that is not in ``FEED_FORWARDS``.
+    about 0.03 s on one core. Raises ValueError for a name that is not in ``FEED_FORWARDS``,
+    KeyboardInterrupt where Ctrl-C ended a run.
     """
+    if isinstance(names, str):
+        raise TypeError(f"names: expected several names, got one text. Write ({names!r},) for a single one.")
+    if seeds < 1:
+        raise ValueError(f"seeds: expected at least 1, got {seeds}.")
     unknown = [name for name in names if name not in FEED_FORWARDS]
     if unknown:
         raise ValueError(f"names: expected names among {', '.join(FEED_FORWARDS)}, got {unknown[0]!r}.")
@@ -68,7 +73,9 @@ def compare(
     try:
         for seed, name in tqdm(runs, unit="run", disable=not progress):
             model = TinyGPT(VOCABULARY, DIM, 2, NUM_HEADS, feed_forward=FEED_FORWARDS[name], seed=seed)
-            fit(model, training, steps=steps, seed=seed, batch_tokens=BATCH_TOKENS, progress=False)
+            run = fit(model, training, steps=steps, seed=seed, batch_tokens=BATCH_TOKENS, progress=False)
+            if run.interrupted:  # fit keeps what was learned; half a run cannot be compared
+                raise KeyboardInterrupt
             losses[name].append(evaluate(model, unseen))
     finally:
         torch.set_num_threads(threads)

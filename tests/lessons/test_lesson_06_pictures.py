@@ -10,6 +10,7 @@ from course_lib.classroom.figures import bytes_text
 from course_lib.lessons import lesson_06, lesson_06_experiment
 from course_lib.lessons.lesson_06_xformers import EagerSwiGLU
 from course_lib.swiglu import SwiGLU
+from course_lib.tiny_gpt import FitResult
 
 EXPECTED = {
     "ReLU": max(1.5, 0.0),
@@ -99,6 +100,24 @@ def test_a_comparison_leaves_the_threads_as_they_were():
 def test_a_comparison_refuses_a_name_it_does_not_know():
     with pytest.raises(ValueError, match=r"names: expected names among ReLU.*got 'Swish'"):
         lesson_06.compare(("Swish",))
+
+
+def test_a_comparison_refuses_one_text_and_no_seeds():
+    with pytest.raises(TypeError, match=r"names: expected several names.*\('SwiGLU',\)"):
+        lesson_06.compare("SwiGLU")
+    with pytest.raises(ValueError, match="seeds: expected at least 1, got 0"):
+        lesson_06.compare(("SwiGLU",), seeds=0)
+
+
+def test_an_interrupted_comparison_ends_and_gives_the_threads_back(monkeypatch):
+    def interrupted(*args, **settings):
+        return FitResult((3.0,), 512, 0.1, interrupted=True)
+
+    monkeypatch.setattr(lesson_06_experiment, "fit", interrupted)
+    before = torch.get_num_threads()
+    with pytest.raises(KeyboardInterrupt):
+        lesson_06.compare(("GELU",), seeds=1, steps=1, progress=False)
+    assert torch.get_num_threads() == before
 
 
 def test_what_was_measured_beforehand_has_eight_seeds_and_no_winner():
