@@ -2,6 +2,7 @@
 
 import math
 
+import pytest
 import torch
 
 from course_lib.alibi import ALiBi
@@ -84,6 +85,7 @@ def weights_of_the_first_head(query, key, slopes):
     return weights_by_loop(query, key, slopes)[0]
 
 
+@pytest.mark.filterwarnings("ignore:The use of .x.T.")
 def test_exercise_5_2_names_each_wrong_answer():
     assert_exercise(
         lesson_05.LESSON,
