@@ -129,6 +129,8 @@ def _sequence_difference(
 ) -> Difference | None:
     if isinstance(got, Tensor) and not any(isinstance(item, Tensor) for item in wanted):
         got = got.detach().tolist()
+    elif type(got).__module__ == "numpy" and getattr(got, "shape", ()) != ():
+        got = got.tolist()
     if not isinstance(got, Sequence) or isinstance(got, str | bytes):
         return _wrong_type(got, wanted, place)
     if len(got) != len(wanted):

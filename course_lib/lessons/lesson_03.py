@@ -14,6 +14,7 @@ from course_lib.lessons import lesson_03_bins as bins
 from course_lib.lessons import lesson_03_length_mistakes as counts
 from course_lib.lessons import lesson_03_mask_mistakes as masks
 from course_lib.lessons import lesson_03_mistakes as wrong
+from course_lib.lessons import lesson_03_score_mistakes as scores
 from course_lib.lessons.lesson_03_card import SENTENCE, bill_widget, save_card, token_card
 from course_lib.lessons.lesson_03_explorer import packing_explorer, render_packing_explorer
 from course_lib.lessons.lesson_03_pictures import (
@@ -84,9 +85,8 @@ check_text_lengths = LESSON.exercise(
         Case(_text("আমার ফোনের র\u200d্যাম মাত্র ৪ জিবি।"), label="joiner"),
         Case(_text("ভাই, model টা train হতে আর কতক্ষণ লাগবে?"), label="mixed"),
         Case(_text("ok ok 👍🏽 🇧🇩 "), label="emoji"),
-        Case(
-            _text("প\u09a1\u09bc\u09c7 প\u09dc\u09c7"), label="two_spellings"
-        ),  # পড়ে with the sign apart, and as one
+        # পড়ে with the sign apart, and as one
+        Case(_text("প\u09a1\u09bc\u09c7 প\u09dc\u09c7"), label="two_spellings"),
         Case(_text("")),
     ],
     mistakes=[
@@ -100,6 +100,11 @@ check_text_lengths = LESSON.exercise(
         Mistake("graphemes_by_len", like=counts.counts_with_graphemes_by_len),
         Mistake("without_marks", like=counts.counts_without_marks),
         Mistake("only_letters", like=counts.counts_of_letters),
+        Mistake("only_letters", like=counts.counts_of_word_characters),
+        Mistake("without_spaces", like=counts.counts_without_spaces),
+        Mistake("without_spaces", like=counts.counts_of_graphemes_without_spaces),
+        Mistake("three_each", like=counts.counts_of_three_bytes_each),
+        Mistake("object_size", when=counts.measures_the_object),
         Mistake("graphemes_twice", like=counts.counts_of_graphemes_twice),
         Mistake("swapped", like=counts.counts_swapped),
         Mistake("pieces", like=counts.counts_of_pieces),
@@ -110,10 +115,12 @@ check_text_lengths = LESSON.exercise(
         Mistake("specials", like=counts.counts_with_two_specials),
         Mistake("distinct", like=counts.counts_of_distinct_tokens),
         Mistake("vocabulary", like=counts.counts_of_the_vocabulary),
-        Mistake("decoded_one_by_one", like=counts.counts_of_text_by_ids),
+        Mistake("one_by_one", like=counts.counts_of_text_by_ids),
+        Mistake("word_by_word", like=counts.counts_word_by_word),
         Mistake("normalised", like=counts.counts_after_normalising),
         Mistake("stripped", like=counts.counts_after_stripping),
         Mistake("order", when=counts.right_in_another_order),
+        Mistake("no_tokens", when=counts.repeats_another_number),
     ],
 )
 
@@ -147,7 +154,7 @@ check_packed_mask = LESSON.exercise(
         Mistake("plus_inf", when=cells.holds_plus_inf),
         Mistake("large_number", when=cells.right_cells_but_finite),
         Mistake("ones_left", when=cells.right_cells_but_visible_not_zero),
-        Mistake("too_small", when=cells.right_cells_but_small),
+        Mistake("too_small", when=masks.right_cells_but_small),
         Mistake("ones", like=masks.mask_of_ones, everywhere=False),
         Mistake("inverted", like=masks.mask_inverted, everywhere=False),
         Mistake("other_documents", like=masks.mask_of_other_documents),
@@ -172,6 +179,11 @@ check_packed_mask = LESSON.exercise(
         Mistake("reaches_on", like=masks.mask_that_reaches_back),
         Mistake("ends_early", like=masks.mask_that_ends_early),
         Mistake("ends_early", like=masks.mask_that_starts_late),
+        Mistake("border_late", like=masks.mask_with_borders_late),
+        Mistake("border_early", like=masks.mask_with_borders_early),
+        Mistake("starts_at_end", like=masks.mask_that_starts_at_ends),
+        Mistake("only_itself", like=masks.mask_of_itself_only),
+        Mistake("stops_at_empty", like=masks.mask_that_stops_at_empty),
         Mistake("as_if_equal", like=masks.mask_as_if_equal),
         Mistake("as_if_equal", like=masks.mask_as_if_longest),
         Mistake("same_length", like=masks.mask_of_lengths),
@@ -215,7 +227,11 @@ check_restarting_positions = LESSON.exercise(
         Mistake("length_before", like=wrong.positions_less_the_length_before),
         Mistake("as_if_equal", like=wrong.positions_as_if_equal),
         Mistake("as_if_equal", like=wrong.positions_as_if_longest),
+        Mistake("all_zero", like=wrong.positions_of_zeros),
+        Mistake("as_if_equal", when=wrong.restarts_at_regular_distances),
+        Mistake("stops_at_empty", when=wrong.stops_at_the_empty_document),
         Mistake("return_in_loop", when=wrong.only_the_first_document),
+        Mistake("last_only", when=wrong.only_the_last_document),
         Mistake("padded", like=wrong.positions_padded),
         Mistake("two_dimensions", when=wrong.has_two_dimensions),
     ],
@@ -234,8 +250,8 @@ def packed_targets(tokens, lengths):
 
 
 def _row(*lengths: int):
-    """Ids that say where they stand: 11, 12, 13 for the first document, 21, 22 for the second."""
-    ids = [10 * (i + 1) + j + 1 for i, n in enumerate(lengths) for j in range(n)]
+    """Ids that say where they stand: 17, 14, 11 for the first document, 27, 24 for the second."""
+    ids = [10 * (i + 1) + 7 - 3 * j for i, n in enumerate(lengths) for j in range(n)]
     return lambda: (torch.tensor(ids), list(lengths))
 
 
@@ -247,10 +263,12 @@ check_packed_targets = LESSON.exercise(
         Case(_row(3), label="one"),
         Case(_row(3, 2), label="two"),
         Case(_row(2, 1, 4), label="single"),
+        Case(lambda: (torch.tensor([5, 5, 7, 7, 5]), [3, 2]), label="repeated"),
         Case(_row(3, 0, 3), label="nothing"),
     ],
     mistakes=[
         Mistake("index_past_the_end", when=wrong.index_past_the_end),
+        Mistake("empty_marked", when=wrong.marks_empty_documents),
         Mistake("drops_ends", like=wrong.targets_without_ends),
         Mistake("shorter", when=wrong.is_one_shorter),
         Mistake("wraps", like=wrong.targets_that_wrap),
@@ -261,7 +279,13 @@ check_packed_targets = LESSON.exercise(
         Mistake("one_late", like=wrong.targets_marked_one_late),
         Mistake("one_late", like=wrong.targets_marked_one_late_and_at_the_end),
         Mistake("one_early", like=wrong.targets_marked_one_early),
+        Mistake("both_sides", like=wrong.targets_marked_on_both_sides),
+        Mistake("own_length", like=wrong.targets_marked_at_own_lengths),
+        Mistake("own_length", like=wrong.targets_marked_at_own_lengths_and_at_the_end),
         Mistake("not_the_last", like=wrong.targets_marked_inside),
+        Mistake("before", like=wrong.targets_before_unmarked),
+        Mistake("unshifted", like=wrong.targets_unshifted),
+        Mistake("unshifted", like=wrong.targets_unshifted_without_first),
         Mistake("before", like=wrong.targets_before),
         Mistake("before", like=wrong.targets_before_with_marked_ends),
         Mistake("itself", like=wrong.targets_of_itself),
@@ -288,31 +312,32 @@ check_score_counts = LESSON.exercise(
     "score_counts",
     solution=score_counts,
     cases=[
-        Case(([3, 1],), label="two", expected=(18, 10)),
+        Case(([7, 2, 4],), label="small", expected=(147, 69)),
         Case(([37, 120, 8, 200],), label="four", expected=(160_000, 55_833)),
         Case(([6, 6, 6],), label="equal", expected=(108, 108)),
         Case(([1, 1, 1, 1, 30],), label="one_long"),
     ],
     mistakes=[
-        Mistake("ratio", when=wrong.is_a_ratio),
-        Mistake("swapped", like=wrong.scores_swapped),
-        Mistake("one_causal_row", like=wrong.scores_of_one_causal_row),
-        Mistake("mean", like=wrong.scores_by_mean),
-        Mistake("tokens", like=wrong.scores_of_tokens),
-        Mistake("packed_tokens", like=wrong.scores_of_packed_tokens),
-        Mistake("one_document", like=wrong.scores_of_one_document),
-        Mistake("padded_row", like=wrong.scores_of_padded_row),
-        Mistake("documents_squared", like=wrong.scores_with_documents_squared),
-        Mistake("half", like=wrong.scores_of_triangles),
-        Mistake("half", like=wrong.scores_of_halves),
-        Mistake("half", like=wrong.scores_rounded_halves),
-        Mistake("half", like=wrong.scores_of_packed_triangles),
-        Mistake("real_rows", like=wrong.scores_of_real_rows),
-        Mistake("longest_columns", like=wrong.scores_of_longest_columns),
-        Mistake("bytes", like=wrong.scores_in_bytes),
-        Mistake("times_two", like=wrong.scores_doubled),
-        Mistake("xor", like=wrong.scores_of_xor),
-        Mistake("no_padding", like=wrong.scores_without_padding),
+        Mistake("ratio", when=scores.is_a_ratio),
+        Mistake("swapped", like=scores.scores_swapped),
+        Mistake("one_causal_row", like=scores.scores_of_one_causal_row),
+        Mistake("mean", like=scores.scores_by_mean),
+        Mistake("tokens", like=scores.scores_of_tokens),
+        Mistake("packed_tokens", like=scores.scores_of_packed_tokens),
+        Mistake("one_document", like=scores.scores_of_one_document),
+        Mistake("padded_row", like=scores.scores_of_padded_row),
+        Mistake("documents_squared", like=scores.scores_with_documents_squared),
+        Mistake("half", like=scores.scores_of_triangles),
+        Mistake("half", like=scores.scores_of_halves),
+        Mistake("half", like=scores.scores_rounded_halves),
+        Mistake("half", like=scores.scores_of_packed_triangles),
+        Mistake("real_rows", like=scores.scores_of_real_rows),
+        Mistake("longest_columns", like=scores.scores_of_longest_columns),
+        Mistake("bytes", like=scores.scores_in_bytes),
+        Mistake("times_two", like=scores.scores_doubled),
+        Mistake("xor", like=scores.scores_of_xor),
+        Mistake("no_padding", like=scores.scores_without_padding),
+        *scores.TWO_AT_ONCE,
     ],
 )
 
@@ -352,10 +377,14 @@ check_filled_bins = LESSON.exercise(
     mistakes=[
         Mistake("dictionary", when=bins.is_a_dictionary),
         Mistake("flat", when=bins.is_one_flat_list),
+        Mistake("pairs", when=bins.holds_pairs),
         Mistake("lengths", when=bins.holds_lengths),
         Mistake("from_one", when=bins.counts_from_one),
         Mistake("unknown", when=bins.names_no_document),
         Mistake("sorted_numbers", when=bins.is_numbered_in_sorted_order),
+        Mistake("same_list", when=bins.is_one_list_many_times),
+        Mistake("first_of_equals", when=bins.takes_the_first_of_equals),
+        Mistake("cut", when=bins.cuts_documents),
         Mistake("twice", when=bins.repeats_documents),
         Mistake("lost_empty", when=bins.loses_empty_documents),
         Mistake("lost", when=bins.loses_documents, values=bins.lost),
@@ -364,6 +393,7 @@ check_filled_bins = LESSON.exercise(
         Mistake("each_its_own", when=bins.gives_each_its_own),
         Mistake("order_given", when=bins.follows_the_order_given, values=bins.row_counts),
         Mistake("exact", when=bins.wastes_an_exact_fit),
+        Mistake("never_looks_back", when=bins.never_looks_back, values=bins.row_counts),
         Mistake("too_many", when=bins.uses_too_many_rows, values=bins.row_counts),
     ],
 )

@@ -5,6 +5,7 @@ decreasing does.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from course_lib.classroom.exercise import Attempt, Case
@@ -41,6 +42,11 @@ def is_one_flat_list(attempt: Attempt) -> bool:
 
 def is_a_dictionary(attempt: Attempt) -> bool:
     return isinstance(attempt.got, dict)
+
+
+def holds_pairs(attempt: Attempt) -> bool:
+    """(index, length) in place of the index: what `enumerate` gave was kept."""
+    return any(isinstance(part, tuple) for row in attempt.got for part in row)
 
 
 def holds_lengths(attempt: Attempt) -> bool:
@@ -86,6 +92,37 @@ def loses_empty_documents(attempt: Attempt) -> bool:
     return bool(missing) and all(lengths[i] == 0 for i in missing)
 
 
+def is_one_list_many_times(attempt: Attempt) -> bool:
+    """[[]] * rows: every row is the same list, and so holds everything."""
+    lengths, capacity, rows, _ = _asked(attempt)
+    first = sorted(rows[0])
+    return (
+        len(rows) > 1
+        and all(sorted(row) == first for row in rows)
+        and first == list(range(len(lengths)))
+        and sum(lengths) > capacity
+    )
+
+
+def takes_the_first_of_equals(attempt: Attempt) -> bool:
+    """lengths.index(n): of several documents of one length it always gives the first."""
+    lengths, _, _, flat = _asked(attempt)
+    firsts = {lengths.index(n) for n in lengths}
+    return (
+        len(firsts) < len(flat)
+        and set(flat) == firsts
+        and sorted(lengths[i] for i in flat) == sorted(lengths)
+    )
+
+
+def cuts_documents(attempt: Attempt) -> bool:
+    """One row ends and the next begins with the same document, of which the row had no room for the whole."""
+    lengths, _, rows, flat = _asked(attempt)
+    whole = all(len(set(row)) == len(row) for row in rows)
+    both = sum(bool(a) and bool(b) and a[-1] == b[0] for a, b in pairwise(rows))
+    return len(lengths) > 1 and whole and both > 0 and len(flat) - len(set(flat)) == both
+
+
 def repeats_documents(attempt: Attempt) -> bool:
     _, _, _, flat = _asked(attempt)
     return len(set(flat)) < len(flat)
@@ -118,6 +155,13 @@ def follows_the_order_given(attempt: Attempt) -> bool:
     """Row after row, the documents stand as they came: one that did not fit opened a row, and nobody looked back."""
     lengths, _, _, flat = _asked(attempt)
     return flat == list(range(len(lengths)))
+
+
+def never_looks_back(attempt: Attempt) -> bool:
+    """Longest first, but each only into the row opened last."""
+    lengths, _, _, flat = _asked(attempt)
+    placed = [lengths[i] for i in flat]
+    return placed == sorted(placed, reverse=True) and uses_too_many_rows(attempt)
 
 
 def row_counts(attempt: Attempt) -> dict[str, object]:

@@ -1,5 +1,7 @@
 """Wrong answers to exercise 3.1 of lesson 03, four lengths of a text, each written as a student would."""
 
+import re
+import sys
 import unicodedata
 
 from course_lib.classroom.exercise import Attempt
@@ -56,6 +58,26 @@ def counts_of_letters(text, tokenizer):
     return points, sum(c.isalpha() for c in text), size, tokens
 
 
+def counts_of_word_characters(text, tokenizer):
+    points, _, size, tokens = _counts(text, tokenizer)
+    return points, len(re.findall(r"\w", text)), size, tokens
+
+
+def counts_without_spaces(text, tokenizer):
+    _, letters, size, tokens = _counts(text, tokenizer)
+    return len(text.replace(" ", "")), letters, size, tokens
+
+
+def counts_of_graphemes_without_spaces(text, tokenizer):
+    points, _, size, tokens = _counts(text, tokenizer)
+    return points, sum(not letter.isspace() for letter in graphemes(text)), size, tokens
+
+
+def counts_of_three_bytes_each(text, tokenizer):
+    points, letters, _, tokens = _counts(text, tokenizer)
+    return points, letters, 3 * points, tokens
+
+
 def counts_swapped(text, tokenizer):
     points, letters, size, tokens = _counts(text, tokenizer)
     return letters, points, size, tokens
@@ -104,6 +126,11 @@ def counts_of_text_by_ids(text, tokenizer):
     return *_counts(text, tokenizer)[:3], sum(len(tokenizer.decode([i])) for i in tokenizer.encode(text))
 
 
+def counts_word_by_word(text, tokenizer):
+    """Each word encoded without the space that belongs to its first token."""
+    return *_counts(text, tokenizer)[:3], sum(len(tokenizer.encode(word)) for word in text.split())
+
+
 def counts_after_normalising(text, tokenizer):
     return _counts(normalize_bangla(text), tokenizer)
 
@@ -119,5 +146,16 @@ def holds_things(attempt: Attempt) -> bool:
     )
 
 
+def measures_the_object(attempt: Attempt) -> bool:
+    """sys.getsizeof, which counts the header of the Python object too."""
+    return attempt.got[2] == sys.getsizeof(attempt.args[0])
+
+
 def right_in_another_order(attempt: Attempt) -> bool:
     return sorted(attempt.got) == sorted(attempt.wanted)
+
+
+def repeats_another_number(attempt: Attempt) -> bool:
+    """The first three are right, and the number of tokens is one of them again."""
+    *others, tokens = attempt.got
+    return list(others) == list(attempt.wanted[:3]) and tokens in others

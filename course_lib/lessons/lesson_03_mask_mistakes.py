@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from course_lib.classroom.exercise import Attempt
+from course_lib.lessons import lesson_01_mask_mistakes as cells
 
 INF = math.inf
 
@@ -125,6 +126,47 @@ def mask_with_the_next_of_all(lengths):
     return _mask(_blocks(lengths, last=1) | _blocks(lengths, diagonal=1))
 
 
+def _causal_in(documents: Tensor) -> Tensor:
+    """The mask of these numbers of documents, one for each token."""
+    at = torch.arange(len(documents))
+    return _mask((documents[:, None] == documents) & (at <= at[:, None]))
+
+
+def mask_with_borders_late(lengths):
+    """Each token's document found among the ends with < for <=: a first token still counts to the document before."""
+    ends = torch.tensor(lengths).cumsum(0)
+    return _causal_in(torch.bucketize(torch.arange(sum(lengths)), ends, right=False))
+
+
+def mask_with_borders_early(lengths):
+    """A last token already counts to the document after."""
+    ends = torch.tensor(lengths).cumsum(0)
+    return _causal_in(torch.bucketize(torch.arange(sum(lengths)) + 1, ends, right=True))
+
+
+def mask_that_starts_at_ends(lengths):
+    """cumsum taken for the starts: each block one document too late, the last one outside."""
+    total, end = sum(lengths), 0
+    allowed = torch.zeros(total, total, dtype=torch.bool)
+    for n in lengths:
+        end += n
+        block = allowed[end : end + n, end : end + n]
+        block |= torch.ones_like(block).tril()
+    return _mask(allowed)
+
+
+def mask_of_itself_only(lengths):
+    return _mask(torch.eye(sum(lengths), dtype=torch.bool))
+
+
+def mask_that_stops_at_empty(lengths):
+    """`break` at an empty document, where `continue` is meant."""
+    before = lengths[: lengths.index(0)] if 0 in lengths else lengths
+    allowed = _same(lengths) & _past(lengths)
+    allowed[sum(before) :] = False
+    return _mask(allowed)
+
+
 def mask_as_if_equal(lengths):
     blocks = torch.arange(sum(lengths)) // max(lengths[0], 1)
     return _mask((blocks[:, None] == blocks) & _past(lengths))
@@ -176,6 +218,11 @@ def mask_of_a_window(lengths):
     width = torch.repeat_interleave(torch.tensor(lengths), torch.tensor(lengths))
     at = torch.arange(sum(lengths))
     return _mask((at > at[:, None] - width[:, None]) & (at <= at[:, None]))
+
+
+def right_cells_but_small(attempt: Attempt) -> bool:
+    """As in lesson 01, but of floats: -1 in a mask of whole numbers is a matter of its dtype first."""
+    return attempt.got.is_floating_point() and cells.right_cells_but_small(attempt)
 
 
 def is_a_list_of_masks(attempt: Attempt) -> bool:

@@ -1,7 +1,7 @@
-"""Wrong answers to exercises 3.3, 3.4 and 3.5 of lesson 03 (positions, targets, cost), each written as a student would.
+"""Wrong answers to exercises 3.3 and 3.4 of lesson 03 (positions, targets), each written as a student would.
 
 Those to the lengths (3.1) are in `lesson_03_length_mistakes`, those to the mask (3.2) in `lesson_03_mask_mistakes`,
-the questions asked of bins (3.6) in `lesson_03_bins`.
+those to the scores (3.5) in `lesson_03_score_mistakes`, the questions asked of bins (3.6) in `lesson_03_bins`.
 """
 
 import torch
@@ -113,6 +113,25 @@ def positions_padded(lengths):
     return torch.nn.utils.rnn.pad_sequence([torch.arange(n) for n in lengths], batch_first=True)
 
 
+def positions_of_zeros(lengths):
+    return torch.zeros(sum(lengths), dtype=torch.int64)
+
+
+def restarts_at_regular_distances(attempt: Attempt) -> bool:
+    row = torch.arange(len(attempt.wanted))
+    return any(torch.equal(attempt.got, row % n) for n in range(2, len(row)))
+
+
+def stops_at_the_empty_document(attempt: Attempt) -> bool:
+    lengths = attempt.args[0]
+    before = sum(lengths[: lengths.index(0)])
+    return attempt.got.tolist() == attempt.wanted[:before].tolist()
+
+
+def only_the_last_document(attempt: Attempt) -> bool:
+    return attempt.got.tolist() == list(range(attempt.args[0][-1])) != attempt.wanted.tolist()
+
+
 def only_the_first_document(attempt: Attempt) -> bool:
     return attempt.got.tolist() == list(range(attempt.args[0][0])) != attempt.wanted.tolist()
 
@@ -186,6 +205,32 @@ def targets_before(tokens, lengths):
     )
 
 
+def targets_before_unmarked(tokens, lengths):
+    return tokens.roll(1)
+
+
+def targets_unshifted(tokens, lengths):
+    """The tokens themselves, as for a model that shifts them inside."""
+    return tokens.clone()
+
+
+def targets_unshifted_without_first(tokens, lengths):
+    return _marked(tokens, _starts(lengths))
+
+
+def targets_marked_on_both_sides(tokens, lengths):
+    return _marked(tokens.roll(-1), [*_ends(lengths), *(end + 1 for end in _ends(lengths)[:-1])])
+
+
+def targets_marked_at_own_lengths(tokens, lengths):
+    """Lengths taken for places: -100 at n - 1 of the row, for each document's n."""
+    return _marked(tokens.roll(-1), [n - 1 for n in lengths])
+
+
+def targets_marked_at_own_lengths_and_at_the_end(tokens, lengths):
+    return _marked(tokens.roll(-1), [*(n - 1 for n in lengths), len(tokens) - 1])
+
+
 def targets_before_with_marked_ends(tokens, lengths):
     return _marked(tokens.roll(1), _ends(lengths))
 
@@ -218,6 +263,8 @@ def is_one_shorter(attempt: Attempt) -> bool:
 
 
 def marks_ends_with_another_number(attempt: Attempt) -> bool:
+    if attempt.got.is_floating_point():
+        return False  # a matter of its dtype first
     ends = attempt.wanted == -100
     same_elsewhere = bool((attempt.got[~ends] == attempt.wanted[~ends]).all())
     marks = set(attempt.got[ends].tolist())
@@ -226,97 +273,12 @@ def marks_ends_with_another_number(attempt: Attempt) -> bool:
     )
 
 
+def marks_empty_documents(attempt: Attempt) -> bool:
+    """One -100 for every document, although an empty one has no last token."""
+    tokens, lengths = attempt.args
+    parts = [[*document[1:].tolist(), -100] for document in tokens.split(lengths)]
+    return 0 in lengths and attempt.got.tolist() == [target for part in parts for target in part]
+
+
 def index_past_the_end(attempt: Attempt) -> bool:
     return isinstance(attempt.error, IndexError)
-
-
-# --- 3.5 ---------------------------------------------------------------------------------------------------------
-
-
-def _padded(lengths):
-    return len(lengths) * max(lengths) ** 2
-
-
-def _packed(lengths):
-    return sum(n * n for n in lengths)
-
-
-def scores_of_one_causal_row(lengths):
-    return _padded(lengths), sum(lengths) ** 2
-
-
-def scores_by_mean(lengths):
-    return _padded(lengths), sum(lengths) ** 2 / len(lengths)
-
-
-def scores_of_tokens(lengths):
-    return len(lengths) * max(lengths), sum(lengths)
-
-
-def scores_of_packed_tokens(lengths):
-    return _padded(lengths), sum(lengths)
-
-
-def scores_of_one_document(lengths):
-    return max(lengths) ** 2, _packed(lengths)
-
-
-def scores_of_padded_row(lengths):
-    """The padded documents as one long row."""
-    return (len(lengths) * max(lengths)) ** 2, _packed(lengths)
-
-
-def scores_with_documents_squared(lengths):
-    return len(lengths) ** 2 * max(lengths), _packed(lengths)
-
-
-def scores_of_triangles(lengths):
-    return len(lengths) * max(lengths) * (max(lengths) + 1) // 2, sum(n * (n + 1) // 2 for n in lengths)
-
-
-def scores_of_halves(lengths):
-    return _padded(lengths) / 2, _packed(lengths) / 2
-
-
-def scores_rounded_halves(lengths):
-    return _padded(lengths) // 2, _packed(lengths) // 2
-
-
-def scores_of_packed_triangles(lengths):
-    return _padded(lengths), sum(n * (n + 1) // 2 for n in lengths)
-
-
-def scores_of_real_rows(lengths):
-    """Padded queries left out, padded keys counted."""
-    return sum(lengths) * max(lengths), _packed(lengths)
-
-
-def scores_of_longest_columns(lengths):
-    return _padded(lengths), sum(lengths) * max(lengths)
-
-
-def scores_swapped(lengths):
-    return _packed(lengths), _padded(lengths)
-
-
-def scores_in_bytes(lengths):
-    return 4 * _padded(lengths), 4 * _packed(lengths)
-
-
-def scores_doubled(lengths):
-    """n * 2 where n ** 2 is meant."""
-    return len(lengths) * max(lengths) * 2, sum(n * 2 for n in lengths)
-
-
-def scores_of_xor(lengths):
-    """n ^ 2, which is not a power in Python."""
-    return len(lengths) * (max(lengths) ^ 2), sum(n ^ 2 for n in lengths)
-
-
-def scores_without_padding(lengths):
-    return _packed(lengths), _packed(lengths)
-
-
-def is_a_ratio(attempt: Attempt) -> bool:
-    ratio = _padded(attempt.args[0]) / _packed(attempt.args[0])
-    return abs(float(attempt.got) - ratio) < 1e-6 * ratio or abs(float(attempt.got) - 1 / ratio) < 1e-6

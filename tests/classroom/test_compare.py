@@ -19,6 +19,7 @@ from course_lib.classroom.compare import Tolerance, agree, difference, show
         (torch.eye(2).to_sparse(), torch.eye(2)),
         (torch.tensor([1, 2], dtype=torch.int32), torch.tensor([1, 2])),
         (torch.tensor([1, 2]), [1, 2]),
+        (np.array([1, 2]), (1, 2)),
         ((1, 2.0), [1, 2]),
         ([torch.ones(2), 3], (torch.ones(2), 3)),
         ({"a": 1, "b": [2]}, {"b": [2], "a": 1}),

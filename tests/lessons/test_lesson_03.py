@@ -1,8 +1,10 @@
-"""Lesson 03: the exercises on lengths, positions, targets and cost know their wrong answers and take each right one."""
+"""Lesson 03: the exercises on lengths, positions and targets know their wrong answers and take each right one."""
 
+import sys
 import unicodedata
 from itertools import accumulate, chain
 
+import numpy as np
 import regex
 import torch
 
@@ -33,6 +35,18 @@ def counts_in_a_tensor(text, tokenizer):
     return torch.tensor(
         [len(list(text)), len(graphemes(text)), len(text.encode("utf8")), len(tokenizer.encode(text))]
     )
+
+
+def counts_in_a_numpy_array(text, tokenizer):
+    return np.array(lesson_03.text_lengths(text, tokenizer))
+
+
+def of_the_object_in_memory(text, tokenizer):
+    return len(text), len(graphemes(text)), sys.getsizeof(text), len(tokenizer.encode(text))
+
+
+def of_each_character_encoded_by_itself(text, tokenizer):
+    return *lesson_03.text_lengths(text, tokenizer)[:3], sum(len(tokenizer.encode(c)) for c in text)
 
 
 def the_things_themselves(text, tokenizer):
@@ -80,7 +94,10 @@ def test_exercise_3_1_names_each_wrong_answer():
             "byte_order_mark": [counts.counts_with_byte_order_mark],
             "graphemes_by_len": [counts.counts_with_graphemes_by_len],
             "without_marks": [counts.counts_without_marks],
-            "only_letters": [counts.counts_of_letters],
+            "only_letters": [counts.counts_of_letters, counts.counts_of_word_characters],
+            "without_spaces": [counts.counts_without_spaces, counts.counts_of_graphemes_without_spaces],
+            "three_each": [counts.counts_of_three_bytes_each],
+            "object_size": [of_the_object_in_memory],
             "graphemes_twice": [counts.counts_of_graphemes_twice],
             "swapped": [counts.counts_swapped],
             "pieces": [counts.counts_of_pieces],
@@ -89,16 +106,18 @@ def test_exercise_3_1_names_each_wrong_answer():
             "specials": [counts.counts_with_one_special, counts.counts_with_two_specials],
             "distinct": [counts.counts_of_distinct_tokens],
             "vocabulary": [counts.counts_of_the_vocabulary],
-            "decoded_one_by_one": [counts.counts_of_text_by_ids],
+            "one_by_one": [counts.counts_of_text_by_ids, of_each_character_encoded_by_itself],
+            "word_by_word": [counts.counts_word_by_word],
             "normalised": [counts.counts_after_normalising],
             "stripped": [counts.counts_after_stripping],
             "order": [in_the_order_of_the_picture],
+            "no_tokens": [lambda text, tokenizer: (*lesson_03.text_lengths(text, tokenizer)[:3], len(text))],
             "common.wrong_answer": [without_marks_and_joiners],
             "common.wrong_length": [three_numbers],
             "common.wrong_type": [in_a_dictionary],
             "common.crashed": [of_a_character_by_ord],
         },
-        right=[counts_by_regex, counts_in_a_list, counts_in_a_tensor],
+        right=[counts_by_regex, counts_in_a_list, counts_in_a_tensor, counts_in_a_numpy_array],
     )
 
 
@@ -135,6 +154,20 @@ def positions_of_the_first(lengths):
         return torch.arange(n)
 
 
+def positions_of_the_last(lengths):
+    for n in lengths:
+        positions = torch.arange(n)
+    return positions
+
+
+def positions_up_to_the_empty_document(lengths):
+    return positions_by_loop(lengths[: lengths.index(0)] if 0 in lengths else lengths)
+
+
+def positions_as_if_of_mean_length(lengths):
+    return torch.arange(sum(lengths)) % max(sum(lengths) // len(lengths), 1)
+
+
 def positions_as_floats(lengths):
     return lesson_03.restarting_positions(lengths).float()
 
@@ -164,7 +197,14 @@ def test_exercise_3_3_names_each_wrong_answer():
             "from_the_end": [wrong.positions_from_the_end],
             "own_length": [wrong.positions_less_own_length],
             "length_before": [wrong.positions_less_the_length_before],
-            "as_if_equal": [wrong.positions_as_if_equal, wrong.positions_as_if_longest],
+            "as_if_equal": [
+                wrong.positions_as_if_equal,
+                wrong.positions_as_if_longest,
+                positions_as_if_of_mean_length,
+            ],
+            "all_zero": [wrong.positions_of_zeros],
+            "stops_at_empty": [positions_up_to_the_empty_document],
+            "last_only": [positions_of_the_last],
             "return_in_loop": [positions_of_the_first],
             "two_dimensions": [positions_in_one_range_and_two_dimensions],
             "common.float_for_integer": [positions_as_floats],
@@ -244,6 +284,25 @@ def targets_as_floats(tokens, lengths):
     return lesson_03.packed_targets(tokens, lengths).float()
 
 
+def targets_with_nan(tokens, lengths):
+    targets = lesson_03.packed_targets(tokens, lengths).float()
+    return targets.masked_fill(targets == -100, torch.nan)
+
+
+def targets_read_past_the_end(tokens, lengths):
+    return torch.stack([tokens[i + 1] for i in range(len(tokens))])
+
+
+def targets_with_one_mark_a_document(tokens, lengths):
+    end = torch.tensor([-100])
+    return torch.cat([torch.cat([document[1:], end]) for document in tokens.split(lengths)])
+
+
+def targets_one_more_than_the_tokens(tokens, lengths):
+    """tokens + 1 is the next id, not the next token."""
+    return (tokens + 1).masked_fill(lesson_03.packed_targets(tokens, lengths) == -100, -100)
+
+
 def targets_in_a_list(tokens, lengths):
     return lesson_03.packed_targets(tokens, lengths).tolist()
 
@@ -257,7 +316,12 @@ def test_exercise_3_4_names_each_wrong_answer():
         lesson_03.LESSON,
         "3.4",
         wrong={
-            "index_past_the_end": [targets_marked_at_the_sums, targets_marked_at_the_python_sums],
+            "index_past_the_end": [
+                targets_marked_at_the_sums,
+                targets_marked_at_the_python_sums,
+                targets_read_past_the_end,
+            ],
+            "empty_marked": [targets_with_one_mark_a_document],
             "drops_ends": [wrong.targets_without_ends],
             "shorter": [targets_one_shorter],
             "wraps": [wrong.targets_that_wrap],
@@ -267,78 +331,28 @@ def test_exercise_3_4_names_each_wrong_answer():
             "first_and_last": [wrong.targets_without_first_nor_last],
             "one_late": [wrong.targets_marked_one_late, wrong.targets_marked_one_late_and_at_the_end],
             "one_early": [wrong.targets_marked_one_early],
+            "both_sides": [wrong.targets_marked_on_both_sides],
+            "own_length": [
+                wrong.targets_marked_at_own_lengths,
+                wrong.targets_marked_at_own_lengths_and_at_the_end,
+            ],
+            "unshifted": [wrong.targets_unshifted, wrong.targets_unshifted_without_first],
             "not_the_last": [wrong.targets_marked_inside],
-            "before": [wrong.targets_before, wrong.targets_before_with_marked_ends],
+            "before": [
+                wrong.targets_before,
+                wrong.targets_before_with_marked_ends,
+                wrong.targets_before_unmarked,
+            ],
             "itself": [wrong.targets_of_itself],
             "two_ahead": [wrong.targets_two_ahead],
             "all_ignored": [wrong.targets_of_nothing],
             "last_for_all": [wrong.targets_of_the_last_token],
             "other_number": [targets_ended_by_zero, targets_ended_by_minus_one],
             "common.modified_input": [targets_in_place],
-            "common.float_for_integer": [targets_as_floats],
+            "common.float_for_integer": [targets_as_floats, targets_with_nan],
+            "common.wrong_value": [targets_one_more_than_the_tokens],
             "common.list_for_tensor": [targets_in_a_list],
             "common.wrong_shape": [targets_in_two_dimensions],
         },
         right=[targets_by_loop, targets_by_slices, targets_by_library, targets_by_split],
-    )
-
-
-# --- 3.5 ---------------------------------------------------------------------------------------------------------
-
-
-def counts_by_loop(lengths):
-    padded = packed = 0
-    for n in lengths:
-        padded += max(lengths) * max(lengths)
-        packed += n * n
-    return padded, packed
-
-
-def counts_by_tensor(lengths):
-    n = torch.tensor(lengths)
-    return len(n) * n.max() ** 2, (n**2).sum()
-
-
-def counts_as_a_list(lengths):
-    return [len(lengths) * pow(max(lengths), 2), sum(map(lambda n: n**2, lengths))]
-
-
-def counts_by_dot_product(lengths):
-    n = torch.tensor(lengths)
-    return int(n.numel() * n.amax() * n.amax()), int(n @ n)
-
-
-def test_exercise_3_5_names_each_wrong_answer():
-    assert_exercise(
-        lesson_03.LESSON,
-        "3.5",
-        wrong={
-            "ratio": [
-                lambda lengths: len(lengths) * max(lengths) ** 2 / sum(n * n for n in lengths),
-                lambda lengths: sum(n * n for n in lengths) / (len(lengths) * max(lengths) ** 2),
-            ],
-            "swapped": [wrong.scores_swapped],
-            "one_causal_row": [wrong.scores_of_one_causal_row],
-            "mean": [wrong.scores_by_mean],
-            "tokens": [wrong.scores_of_tokens],
-            "packed_tokens": [wrong.scores_of_packed_tokens],
-            "one_document": [wrong.scores_of_one_document],
-            "padded_row": [wrong.scores_of_padded_row],
-            "documents_squared": [wrong.scores_with_documents_squared],
-            "half": [
-                wrong.scores_of_triangles,
-                wrong.scores_of_halves,
-                wrong.scores_rounded_halves,
-                wrong.scores_of_packed_triangles,
-            ],
-            "real_rows": [wrong.scores_of_real_rows],
-            "longest_columns": [wrong.scores_of_longest_columns],
-            "bytes": [wrong.scores_in_bytes],
-            "times_two": [wrong.scores_doubled],
-            "xor": [wrong.scores_of_xor],
-            "no_padding": [wrong.scores_without_padding],
-            "common.wrong_type": [lambda lengths: sum(n * n for n in lengths)],
-            "common.wrong_answer": [lambda lengths: (0, 0)],
-        },
-        right=[counts_by_loop, counts_by_tensor, counts_as_a_list, counts_by_dot_product],
     )

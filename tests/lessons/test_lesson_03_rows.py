@@ -127,12 +127,20 @@ def test_exercise_3_2_names_each_wrong_answer():
             "own_length": [masks.mask_that_starts_at_own_length],
             "reaches_on": [masks.mask_that_reaches_on, masks.mask_that_reaches_back],
             "ends_early": [masks.mask_that_ends_early, masks.mask_that_starts_late],
+            "border_late": [masks.mask_with_borders_late],
+            "border_early": [masks.mask_with_borders_early],
+            "starts_at_end": [masks.mask_that_starts_at_ends],
+            "only_itself": [masks.mask_of_itself_only],
+            "stops_at_empty": [masks.mask_that_stops_at_empty],
             "as_if_equal": [masks.mask_as_if_equal, masks.mask_as_if_longest],
             "same_length": [masks.mask_of_lengths],
             "window": [masks.mask_of_a_window],
             "leaks": [mask_that_leaks_to_the_first, mask_that_leaks_at_the_last_border],
             "common.bool_for_float": [lambda lengths: masks.mask_of_ones(lengths).bool()],
-            "common.integer_for_float": [lambda lengths: masks.mask_of_ones(lengths).long()],
+            "common.integer_for_float": [
+                lambda lengths: masks.mask_of_ones(lengths).long(),
+                lambda lengths: masks.mask_of_ones(lengths).long() - 1,
+            ],
             "common.wrong_shape": [lambda lengths: mask_by_loop(lengths)[None, None]],
         },
         right=[
@@ -202,6 +210,64 @@ def bins_first_fit_in_order(lengths, capacity):
                 break
         else:
             rows.append([i])
+    return rows
+
+
+def bins_row_after_row(lengths, capacity):
+    """Each row filled to the end before the next is opened, longest first: right."""
+    left = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    rows = []
+    while left:
+        row, room = [], capacity
+        for i in list(left):
+            if lengths[i] <= room:
+                row.append(i)
+                left.remove(i)
+                room -= lengths[i]
+        rows.append(row)
+    return rows
+
+
+def bins_next_fit_decreasing(lengths, capacity):
+    order = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    return [[order[i] for i in row] for row in bins_in_order([lengths[i] for i in order], capacity)]
+
+
+def bins_of_longest_with_shortest(lengths, capacity):
+    """Two pointers: the longest, and as many of the shortest as still fit."""
+    order = sorted(range(len(lengths)), key=lambda i: lengths[i])
+    rows = []
+    while order:
+        row = [order.pop()]
+        while order and sum(lengths[i] for i in row) + lengths[order[0]] <= capacity:
+            row.append(order.pop(0))
+        rows.append(row)
+    return rows
+
+
+def bins_by_index_of_length(lengths, capacity):
+    return [[lengths.index(lengths[i]) for i in row] for row in fill_bins(lengths, capacity)]
+
+
+def bins_in_one_list_many_times(lengths, capacity):
+    rows = [[]] * len(fill_bins(lengths, capacity))
+    for i in range(len(lengths)):
+        rows[0].append(i)
+    return rows
+
+
+def bins_of_cut_documents(lengths, capacity):
+    rows, room = [], 0
+    for i, n in enumerate(lengths):
+        if room == 0:
+            rows.append([])
+            room = capacity
+        rows[-1].append(i)
+        while n > room:
+            n -= room
+            rows.append([i])
+            room = capacity
+        room -= n
     return rows
 
 
@@ -277,6 +343,11 @@ def test_exercise_3_6_names_each_wrong_answer():
         wrong={
             "dictionary": [lambda lengths, capacity: dict(enumerate(fill_bins(lengths, capacity)))],
             "flat": [lambda lengths, capacity: list(range(len(lengths)))],
+            "pairs": [
+                lambda lengths, capacity: [
+                    [(i, lengths[i]) for i in row] for row in fill_bins(lengths, capacity)
+                ]
+            ],
             "lengths": [
                 lambda lengths, capacity: [[lengths[i] for i in row] for row in fill_bins(lengths, capacity)]
             ],
@@ -287,6 +358,9 @@ def test_exercise_3_6_names_each_wrong_answer():
                 lambda lengths, capacity: [[i + 7 for i in row] for row in fill_bins(lengths, capacity)]
             ],
             "sorted_numbers": [bins_of_sorted_lengths],
+            "same_list": [bins_in_one_list_many_times],
+            "first_of_equals": [bins_by_index_of_length],
+            "cut": [bins_of_cut_documents],
             "twice": [bins_without_break, lambda lengths, capacity: fill_bins(lengths, capacity) * 2],
             "lost_empty": [bins_without_empty],
             "lost": [bins_without_the_last_row, lambda lengths, capacity: []],
@@ -295,9 +369,16 @@ def test_exercise_3_6_names_each_wrong_answer():
             "each_its_own": [lambda lengths, capacity: [[i] for i in range(len(lengths))]],
             "order_given": [bins_in_order],
             "exact": [bins_strict],
-            "too_many": [bins_first_fit_in_order, bins_shortest_first],
+            "never_looks_back": [bins_next_fit_decreasing],
+            "too_many": [bins_first_fit_in_order, bins_shortest_first, bins_of_longest_with_shortest],
         },
-        right=[bins_first_fit_decreasing, bins_worst_fit_decreasing, bins_by_library_as_tuples, fill_bins],
+        right=[
+            bins_first_fit_decreasing,
+            bins_worst_fit_decreasing,
+            bins_by_library_as_tuples,
+            bins_row_after_row,
+            fill_bins,
+        ],
     )
 
 
