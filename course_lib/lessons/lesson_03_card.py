@@ -2,6 +2,7 @@
 
 import os
 import re
+import unicodedata
 from pathlib import Path
 
 from course_lib.classroom import svg
@@ -40,6 +41,10 @@ def _grapheme_width(letter: str) -> float:
     return 20 if ord(letter[0]) > 0x2000 else 11
 
 
+def _may_stand_in_xml(sign: str) -> bool:
+    return unicodedata.category(sign) not in ("Cc", "Cs") and sign not in "\ufffe\uffff"
+
+
 def _shown(piece: Piece) -> str:
     """A space that belongs to the piece is drawn as a dot; other white space, which has no width, as one too."""
     return re.sub(r"\s", "·", piece.text)
@@ -50,14 +55,16 @@ def _row(tokenizer: Tokenizer, text: str, y: float, fill: str) -> tuple[list[str
     shapes, x = [], float(_MARGIN)
     for piece in tokenizer.pieces(text):
         words, count = _shown(piece), len(piece.ids)
-        width = max(_text_width(words) + 10, 9 * count + 5)
+        width = min(max(_text_width(words) + 10, 9 * count + 5), _WIDTH - 2 * _MARGIN)
+        step = min(9, (width - 5) / count)
         if x + width > _WIDTH - _MARGIN and x > _MARGIN:
             x, y = float(_MARGIN), y + _LINE
         shapes.append(svg.rectangle(x, y, width, 28, stroke=fill, stroke_width=1.5))
         shapes.append(svg.text(x + width / 2, y + 20, words, anchor="middle", size=16))
-        first = x + width / 2 - 4.5 * count
+        first = x + (width - step * count) / 2
         shapes += [
-            svg.rectangle(first + 9 * i + 1, y + 32, 7, 7, fill=fill, stroke="none") for i in range(count)
+            svg.rectangle(first + step * i + 1, y + 32, min(7, step - 0.5), 7, fill=fill, stroke="none")
+            for i in range(count)
         ]
         x += width + 3
     return shapes, y + _LINE
@@ -80,7 +87,7 @@ def draw_card(text: str, usual: Tokenizer, ours: Tokenizer) -> str:
     ``usual`` was trained with GPT-2's pattern, ``ours`` with the course's. Raises ValueError for a text that is empty
     or longer than a card.
     """
-    text = " ".join(text.split())
+    text = "".join(sign for sign in " ".join(text.split()) if _may_stand_in_xml(sign))
     if not text:
         raise ValueError(_say("card.empty"))
     if len(text) > MOST_POINTS:
@@ -117,10 +124,17 @@ def token_card(text: str, usual: Tokenizer, ours: Tokenizer) -> svg.Picture:
 
 
 def save_card(text: str, usual: Tokenizer, ours: Tokenizer, name: str = "token_bill.svg") -> None:
-    """Keep the card as a file beside the notebook, or in COURSE_STATE_DIR, and say how large it is."""
+    """Keep the card as a file beside the notebook, or in COURSE_STATE_DIR, and say how large it is.
+
+    Where the notebook does not lie in the current folder (Colab, some editors), the whole path is said.
+    """
     drawing = draw_card(text, usual, ours) + "\n"
-    write_atomically(Path(os.environ.get("COURSE_STATE_DIR") or Path.cwd()) / name, drawing)
-    print(_say("card.saved", name=name, size=str(len(drawing.encode("utf-8")))))
+    state = os.environ.get("COURSE_STATE_DIR")
+    path = Path(state or Path.cwd()) / name
+    write_atomically(path, drawing)
+    beside = bool(state) or any(path.parent.glob("03_*.ipynb"))
+    key, where = ("card.saved", name) if beside else ("card.saved_at", str(path))
+    print(_say(key, name=where, size=str(len(drawing.encode("utf-8")))))
 
 
 def bill_widget(usual: Tokenizer, ours: Tokenizer) -> Card:

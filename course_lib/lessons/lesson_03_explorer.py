@@ -20,17 +20,16 @@ def _say(key: str, /, **values: object) -> str:
 
 
 def _parsed(lengths: str) -> list[int]:
-    words = re.findall(r"[^\s,;]+", lengths)
+    words = re.findall(r"[^\s,;\[\]()]+", lengths)  # a list as Python writes it will do
+    got = repr(lengths if len(lengths) <= 60 else lengths[:59] + "…")
     try:
         numbers = [int(word) for word in words]
     except ValueError:
         numbers = []
     if not numbers:
-        raise ValueError(_say("explorer.no_numbers", got=repr(lengths)))
+        raise ValueError(_say("explorer.no_numbers", got=got))
     if len(numbers) > MOST_DOCUMENTS or not all(1 <= n <= LONGEST for n in numbers):
-        raise ValueError(
-            _say("explorer.too_many", documents=MOST_DOCUMENTS, longest=LONGEST, got=repr(lengths))
-        )
+        raise ValueError(_say("explorer.too_many", documents=MOST_DOCUMENTS, longest=LONGEST, got=got))
     return numbers
 
 

@@ -15,7 +15,8 @@ def _say(key: str, /, **values: object) -> str:
 
 
 def percent(share: float) -> str:
-    return f"{share:.0%}"
+    """Whole percents, but a little is not called 0% and not quite all not 100%."""
+    return f"{share:.0%}" if share in (0, 1) or 0.005 < share < 0.995 else f"{share:.1%}"
 
 
 # --- lengths -----------------------------------------------------------------------------------------------------

@@ -74,6 +74,30 @@ def test_the_card_is_a_file_that_stands_by_itself(usual, ours, tmp_path, monkeyp
     assert f"{len(drawing.encode('utf-8'))} bytes" in capsys.readouterr().out
 
 
+def test_away_from_the_notebook_the_card_says_its_whole_path(usual, ours, tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("COURSE_STATE_DIR", raising=False)
+    monkeypatch.chdir(tmp_path)
+    save_card("নদী", usual, ours)
+    assert str(tmp_path / "token_bill.svg") in capsys.readouterr().out
+    (tmp_path / "03_packing.ipynb").touch()
+    save_card("নদী", usual, ours)
+    assert capsys.readouterr().out.startswith("token_bill.svg is saved beside this notebook")
+
+
+@pytest.mark.parametrize(
+    "text", ["\x00ok\x01", "a\ud800b", "\ufffeok", "<b>&\"'", "\u200d", "👨\u200d👩\u200d👧 🇧"]
+)
+def test_any_text_makes_a_card_that_is_xml(text, usual, ours):
+    assert ElementTree.fromstring(draw_card(text, usual, ours)).tag.endswith("svg")
+
+
+def test_a_word_of_more_tokens_than_a_line_holds_stays_inside_the_card(usual, ours):
+    for text in ("ক্ষ্ম্য" * 20, "ক\u09cd" * 80):
+        drawing = draw_card(text, usual, ours)
+        for rect in ElementTree.fromstring(drawing).iter("{http://www.w3.org/2000/svg}rect"):
+            assert float(rect.get("x")) + float(rect.get("width")) <= 600
+
+
 @pytest.mark.parametrize(
     ("text", "message"), [("  \n", "Type a sentence"), ("a" * (MOST_POINTS + 1), "up to 160")]
 )
@@ -115,6 +139,22 @@ def test_the_explorer_draws_a_triangle_for_each_document():
     assert (
         lesson_03.render_packing_explorer("5 6 7", "one causal row", 16).count("<path ") == 4
     )  # and one that leaks
+
+
+def test_the_explorer_reads_a_python_list():
+    assert lesson_03.render_packing_explorer("[5, 6]", "padded", 256) == lesson_03.render_packing_explorer(
+        "5 6", "padded", 256
+    )
+
+
+def test_a_small_leak_is_not_called_none():
+    assert "0.2% of the visible cells" in lesson_03.render_packing_explorer("1, 1000", "one causal row", 16)
+
+
+def test_a_text_of_any_length_gets_a_short_answer():
+    with pytest.raises(ValueError, match="…") as caught:
+        lesson_03.render_packing_explorer("9" * 5000, "padded", 16)
+    assert len(str(caught.value)) < 250
 
 
 def test_the_explorer_reads_bangla_digits():
