@@ -143,7 +143,13 @@ class KVCache:
         """Make sequence ``indices[i]`` the new sequence i: what a beam search does when it keeps some beams, drops
         others and lets one go on twice. ``indices`` may be of any length: the batch becomes theirs.
         """
-        chosen = torch.as_tensor(indices, device=self._device)
+        try:
+            chosen = torch.as_tensor(indices, device=self._device)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise TypeError(
+                f"indices: expected the numbers of sequences, a list or a tensor [new batch] int64, got "
+                f"{type(indices).__name__} of which no tensor can be made ({error})."
+            ) from None
         if chosen.dim() != 1 or (len(chosen) and chosen.dtype not in (torch.int64, torch.int32)):
             raise ValueError(
                 f"indices: expected the numbers of sequences, [new batch] int64, got shape {list(chosen.shape)} "

@@ -17,8 +17,9 @@ from tqdm import tqdm
 
 from course_lib.attention.bias import as_whole_number
 from course_lib.packing import Packed, PackedBatch, next_token_targets, pack
-from course_lib.text import Tokenizer, load_tokenizer, normalize_bangla
+from course_lib.text import Tokenizer, normalize_bangla
 
+from .checks import check_model, checked_tokenizer
 from .model import TinyGPT
 from .muon import Muon
 
@@ -84,6 +85,7 @@ def fit(
     Raises ValueError for an empty corpus or an id outside the vocabulary, and FloatingPointError where the loss or its
     gradient is no longer finite; the weights are then those before that step.
     """
+    check_model(model)
     _check_limits(seconds, steps, lr, batch_tokens, context, weight_decay)
     if not any(p.requires_grad for p in model.parameters()):
         raise ValueError(
@@ -140,6 +142,7 @@ def evaluate(
     context: int | None = None,
 ) -> float:
     """The mean loss of ``model`` on ``documents``, in nats a token; they are read as in :func:`fit`, each once."""
+    check_model(model)
     _check_limits(None, None, 1.0, batch_tokens, context)
     parts = document_parts(model, documents, tokenizer, batch_tokens, context)
     total, targets = 0.0, 0
@@ -241,7 +244,7 @@ def document_parts(
 def _ids(number: int, document: Any, tokenizer: Tokenizer | None, vocab_size: int) -> Tensor:
     text = getattr(document, "text", document)
     if isinstance(text, str):
-        tokenizer = load_tokenizer() if tokenizer is None else tokenizer
+        tokenizer = checked_tokenizer(tokenizer)
         end = tokenizer.end_of_text
         ids = torch.tensor([end, *tokenizer.encode(normalize_bangla(text)), end])
     else:

@@ -109,7 +109,7 @@ class TinyGPT(nn.Module):
         bias=Packed(batch.lengths, inner=model.attention_bias))``. ``cache``: one for each layer, all of them empty
         before the first token.
         """
-        _check_tokens(tokens, self.vocab_size)
+        check_tokens(tokens, self.vocab_size)
         caches = [None] * len(self.layers) if cache is None else checked_caches(cache, len(self.layers))
         positions = self._checked_positions(tokens, positions, caches[0])
         bias = self.attention_bias if bias is None else bias
@@ -132,21 +132,8 @@ class TinyGPT(nn.Module):
             positions = torch.arange(length, device=tokens.device)[None]
             if cache is not None and len(cache.lengths):
                 positions = positions + cache.lengths[:, None].to(tokens.device)
-        if not isinstance(positions, Tensor) or positions.dtype != torch.int64:
-            raise TypeError(f"positions: expected an int64 tensor [batch, length], got {_kind(positions)}.")
-        if positions.dim() != 2 or positions.shape[0] not in (1, batch) or positions.shape[1] != length:
-            raise ValueError(
-                f"positions: expected [batch or 1, length] = {[batch, length]} as tokens, got shape "
-                f"{list(positions.shape)}. pack(...) gives both."
-            )
-        if self.positions == "learned" and positions.numel():
-            low, high = int(positions.min()), int(positions.max())
-            if low < 0 or high >= self.max_length:
-                raise ValueError(
-                    f"positions: expected 0 to {self.max_length - 1}, those learned by a model of max_length = "
-                    f"{self.max_length}, got {low if low < 0 else high}. Cut the text, or make the model with a larger "
-                    "max_length, or with positions that need no table."
-                )
+        max_length = self.max_length if self.positions == "learned" else None
+        check_token_positions(positions, batch, length, max_length)
         return positions
 
 
@@ -198,10 +185,10 @@ class SelfAttention(nn.Module):
 class FeedForward(nn.Module):
     """Each token by itself through ``hidden`` numbers (``4 * dim`` unless given) and a GELU."""
 
-    def __init__(self, dim: int, hidden: int | None = None) -> None:
+    def __init__(self, dim: int, hidden: int | None = None, *, bias: bool = True) -> None:
         super().__init__()
-        self.up = nn.Linear(dim, 4 * dim if hidden is None else hidden)
-        self.down = nn.Linear(self.up.out_features, dim)
+        self.up = nn.Linear(dim, 4 * dim if hidden is None else hidden, bias=bias)
+        self.down = nn.Linear(self.up.out_features, dim, bias=bias)
 
     def forward(self, x: Float[Tensor, "*tokens dim"]) -> Float[Tensor, "*tokens dim"]:
         return self.down(F.gelu(self.up(x)))
@@ -302,7 +289,8 @@ def checked_caches(cache: Any, num_layers: int) -> Sequence[LayerCache]:
     return cache
 
 
-def _check_tokens(tokens: Any, vocab_size: int) -> None:
+def check_tokens(tokens: Any, vocab_size: int) -> None:
+    """Raise TypeError or ValueError unless ``tokens`` are int64 [batch, length], ids of the vocabulary."""
     if not isinstance(tokens, Tensor) or tokens.dtype != torch.int64:
         raise TypeError(
             f"tokens: expected an int64 tensor [batch, length] of token ids, got {_kind(tokens)}. "
@@ -318,4 +306,24 @@ def _check_tokens(tokens: Any, vocab_size: int) -> None:
             raise ValueError(
                 f"tokens: expected ids from 0 to {vocab_size - 1}, the vocabulary of this model, got "
                 f"{low if low < 0 else high}. Were they made by another tokenizer?"
+            )
+
+
+def check_token_positions(positions: Any, batch: int, length: int, max_length: int | None = None) -> None:
+    """Raise TypeError or ValueError unless ``positions`` are int64 [batch or 1, length], and below ``max_length``,
+    where a table of so many is looked up."""
+    if not isinstance(positions, Tensor) or positions.dtype != torch.int64:
+        raise TypeError(f"positions: expected an int64 tensor [batch, length], got {_kind(positions)}.")
+    if positions.dim() != 2 or positions.shape[0] not in (1, batch) or positions.shape[1] != length:
+        raise ValueError(
+            f"positions: expected [batch or 1, length] = {[batch, length]} as tokens, got shape "
+            f"{list(positions.shape)}. pack(...) gives both."
+        )
+    if max_length is not None and positions.numel():
+        low, high = int(positions.min()), int(positions.max())
+        if low < 0 or high >= max_length:
+            raise ValueError(
+                f"positions: expected 0 to {max_length - 1}, those learned by a model of max_length = "
+                f"{max_length}, got {low if low < 0 else high}. Cut the text, or make the model with a larger "
+                "max_length, or with positions that need no table."
             )

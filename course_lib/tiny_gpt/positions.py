@@ -21,7 +21,7 @@ def sinusoids(
     The sines fill the first half of the ``dim`` numbers and the cosines the second, an even number in all; the paper
     interleaves them, which is the same up to the order of columns.
     """
-    angles = _angles(positions, dim)
+    angles = angles_of(positions, dim)
     return torch.cat((angles.sin(), angles.cos()), dim=-1).to(dtype)
 
 
@@ -33,14 +33,17 @@ def rotate(
     Number i of a head forms a pair with number ``i + head_dim / 2``, as in Llama, and the pair turns by an angle that
     grows with the position.
     """
-    angles = _angles(positions, tensor.shape[-1])[:, :, None]  # one head's width, for all heads
+    angles = angles_of(positions, tensor.shape[-1])[:, :, None]  # one head's width, for all heads
     cos, sin = angles.cos().to(tensor.dtype), angles.sin().to(tensor.dtype)
     first, second = tensor.chunk(2, dim=-1)
     return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
 
 
-def _angles(positions: Int64[Tensor, "batch length"], dim: int) -> Float[Tensor, "batch length half"]:
+def angles_of(
+    positions: Int64[Tensor, "batch length"], dim: int, base: float = BASE
+) -> Float[Tensor, "batch length half"]:
+    """The angles, in radians, of the ``dim / 2`` waves at each position, in float64 (float32 where there is none)."""
     # Never in half precision: bfloat16 cannot tell position 257 from 256.
     dtype = torch.float32 if positions.device.type == "mps" else torch.float64
     exponents = torch.arange(0, dim, 2, dtype=dtype, device=positions.device) / dim
-    return positions[..., None].to(dtype) * BASE**-exponents
+    return positions[..., None].to(dtype) * base**-exponents

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from course_lib.attention.bias import as_whole_number
-from course_lib.text import Tokenizer, load_tokenizer, normalize_bangla
+from course_lib.text import Tokenizer, normalize_bangla
 
+from .checks import check_model, checked_tokenizer
 from .model import LayerCache, TinyGPT, checked_caches
 
 UNFINISHED = ("\ufffd", "\u09cd", "\u200c", "\u200d")
@@ -42,7 +43,8 @@ def sample(
 
     Without a ``cache`` all is read again for every token; with one for each layer, empty, each token is read once.
     """
-    tokenizer = load_tokenizer() if tokenizer is None else tokenizer
+    check_model(model)
+    tokenizer = checked_tokenizer(tokenizer)
     _check(model, prompt, tokenizer, max_new_tokens, temperature, top_k)
     prompt = normalize_bangla(prompt).rstrip(" ")
     ids = [tokenizer.end_of_text, *tokenizer.encode(prompt)]

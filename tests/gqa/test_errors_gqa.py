@@ -208,6 +208,12 @@ CASES: dict[str, tuple[Callable[[], object], type[Exception], list[str]]] = {
         ValueError,
         [r"indices\[0\]", "counted from 0", "got -1"],
     ),
+    "reordering by nothing": (
+        lambda: cache().reorder(None),
+        TypeError,
+        ["^indices", "numbers of sequences", "got NoneType", "no tensor"],
+    ),
+    "reordering by a text": (lambda: cache().reorder("10"), TypeError, ["^indices", "got str"]),
     "reordering by a mask": (
         lambda: cache().reorder(torch.tensor([True, False])),
         ValueError,

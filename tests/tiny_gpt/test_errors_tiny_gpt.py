@@ -207,6 +207,27 @@ CASES: dict[str, tuple[Callable[[], object], type[Exception], list[str]]] = {
         ValueError,
         ["^tokenizer", "4096", "258", "trained with"],
     ),
+    "documents before the model": (
+        lambda: fit([[1, 2]], small(), steps=1),  # type: ignore[arg-type]
+        TypeError,
+        ["^model", "TinyGPT", "got list", r"fit\(model, documents\)"],
+    ),
+    "evaluating no model": (lambda: evaluate(None, [[1, 2]]), TypeError, ["^model", "NoneType"]),  # type: ignore[arg-type]
+    "a module that is no language model": (
+        lambda: sample(torch.nn.Linear(2, 2), "A"),  # type: ignore[arg-type]
+        TypeError,
+        ["^model", "TinyGPT", "got Linear", r"sample\(model, prompt\)"],
+    ),
+    "a tokenizer by its name": (
+        lambda: write(tokenizer="gpt2"),
+        TypeError,
+        ["^tokenizer", "Tokenizer of course_lib.text", "got str", "Tokenizer.load"],
+    ),
+    "training with a tokenizer by its name": (
+        lambda: train(["A"], small(vocab_size=4096), tokenizer="gpt2"),
+        TypeError,
+        ["^tokenizer", "got str"],
+    ),
     "a prompt of ids": (lambda: write([1, 2]), TypeError, ["^prompt", "list"]),
     "a temperature below zero": (lambda: write(temperature=-1), ValueError, ["^temperature", "0", "-1"]),
     "a top_k of none": (lambda: write(top_k=0), ValueError, ["^top_k", "from 1 to the 4096", "got 0"]),
