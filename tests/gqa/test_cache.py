@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from course_lib.attention import Causal, attention
+from course_lib.attention import Causal, KeyPadding, attention
 from course_lib.gqa import CausalAt, GroupedQueryAttention, KVCache, kv_cache_bytes
 
 from .oracle import attend_alone, layer, randn, rotary_pair
@@ -67,6 +67,23 @@ def test_decoding_after_a_padded_prompt_equals_each_sequence_alone(side: str, ex
     for step in range(5):
         token = torch.stack([row[len(row) - 5 + step] for row in rows])[:, None]
         assert_close(read(gqa, cache, token)[:, 0], torch.stack([e[len(e) - 5 + step] for e in expected]))
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_kept_as_columns_stays_hidden_under_the_mask_of_all_columns(side: str) -> None:
+    """The way of a plain bias: padding is kept, and every step says again which columns are real."""
+    gqa, cache = layer(), KVCache()
+    rows = [randn(n + 2, 12, seed=n) for n in (3, 5)]
+    x, real = padded([row[:-2] for row in rows], side)
+    with torch.no_grad():
+        gqa(x, KeyPadding(real), cache)
+        for step in range(2):
+            real = torch.cat((real, torch.ones_like(real[:, :1])), 1)
+            token = torch.stack([row[len(row) - 2 + step] for row in rows])[:, None]
+            out = gqa(token, KeyPadding(real), cache)
+            expected = [attend_alone(gqa, row)[len(row) - 2 + step] for row in rows]
+            assert_close(out[:, 0], torch.stack(expected))
+    assert cache.lengths.tolist() == [7, 7]
 
 
 COUNTS = st.integers(1, 3).flatmap(
