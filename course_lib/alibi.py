@@ -153,7 +153,9 @@ def _checked_count(name: str, num_heads: Any, otherwise: str = "") -> int:
 def _checked_slopes(name: str, slopes: Any) -> Tensor:
     """The slopes as a tensor [num_heads]: the caller's own where they train or may come to, else a copy."""
     try:
-        tensor = torch.as_tensor(slopes)
+        # as_tensor would read the numbers out of a list of tensors, and their gradients would be lost.
+        apart = isinstance(slopes, (list, tuple)) and any(isinstance(slope, Tensor) for slope in slopes)
+        tensor = torch.stack(tuple(slopes)) if apart else torch.as_tensor(slopes)
     except (TypeError, ValueError, RuntimeError):
         raise TypeError(
             f"{name}: expected a number of heads, or slopes as a floating-point tensor [num_heads], got "

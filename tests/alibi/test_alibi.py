@@ -277,6 +277,15 @@ def test_slopes_may_be_made_from_what_trains() -> None:
     agree(got, torch.autograd.grad(out.square().sum(), log_slopes)[0], "gradient")
 
 
+def test_a_list_of_slopes_that_train_loses_no_gradient() -> None:
+    query, key, value = (t.detach() for t in qkv(1, 6, 6, 2, 2))
+    apart = [torch.tensor(slope, dtype=torch.float64, requires_grad=True) for slope in (0.5, 0.25)]
+    together = torch.tensor([0.5, 0.25], dtype=torch.float64, requires_grad=True)
+    got = torch.autograd.grad(attention(query, key, value, ALiBi(apart)).square().sum(), apart)
+    (expected,) = torch.autograd.grad(attention(query, key, value, ALiBi(together)).square().sum(), together)
+    agree(torch.stack(got), expected, "gradient")
+
+
 def test_a_parameter_trains_in_whatever_dtype_it_is_kept() -> None:
     query, key, value = qkv(1, 9, 9, HEADS, HEADS, torch.float32)
     for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.float64):

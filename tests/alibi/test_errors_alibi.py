@@ -35,6 +35,11 @@ CASES: dict[str, tuple[Callable[[], object], type[Exception], list[str]]] = {
         [NAME, "tensor of slopes", r"tensor\(0.5"],
     ),
     "a list of words": (lambda: ALiBi(["a"]), TypeError, [NAME, r"tensor \[num_heads\]", "list"]),
+    "a list of rows": (
+        lambda: ALiBi([torch.ones(2), torch.ones(3)]),
+        TypeError,
+        [NAME, r"tensor \[num_heads\]", "list"],
+    ),
     "slopes of two dimensions": (
         lambda: ALiBi(torch.ones(4, 1)),
         ValueError,
