@@ -2,8 +2,8 @@
 gradient of a shared head, pooled projections, and room for what comes.
 
 The pictures and the widget are in `lesson_04_pictures`, what the three ways of sharing allocate is measured in
-`lesson_04_sharing`, and the wrong answers that the checks know by name are in `lesson_04_mistakes` and
-`lesson_04_tensor_mistakes`.
+`lesson_04_sharing`, and the wrong answers that the checks know by name are in `lesson_04_mistakes`,
+`lesson_04_tensor_mistakes` and `lesson_04_room_mistakes`.
 """
 
 import torch
@@ -11,6 +11,7 @@ import torch
 from course_lib.classroom.exercise import Case, Mistake
 from course_lib.classroom.lesson import Lesson
 from course_lib.lessons import lesson_04_mistakes as wrong
+from course_lib.lessons import lesson_04_room_mistakes as rooms
 from course_lib.lessons import lesson_04_tensor_mistakes as tensors
 from course_lib.lessons.lesson_04_pictures import (
     MODELS,
@@ -111,7 +112,7 @@ check_cache_bytes = LESSON.exercise(
     "cache_bytes",
     solution=cache_bytes,
     cases=[
-        Case((1, 6, 2, 8, 4, 16, torch.float32), label="six_words", expected=6144),
+        Case((1, 6, 3, 8, 4, 16, torch.float32), label="six_words", expected=9216),
         Case((3, 100, 5, 12, 2, 32, torch.bfloat16), label="batch"),
         Case((1, 4096, 80, 64, 8, 128, torch.float16), label="llama", expected=5 * 2**28),
         Case((2, 50, 7, 6, 3, 24, torch.float64), label="double"),
@@ -139,6 +140,9 @@ check_cache_bytes = LESSON.exercise(
         Mistake("all_heads_wide", like=wrong.bytes_of_all_heads_wide),
         Mistake("with_queries", like=wrong.bytes_of_queries_and_keys),
         Mistake("one_less", like=wrong.bytes_of_one_token_less),
+        Mistake("one_more", like=wrong.bytes_of_one_token_more),
+        Mistake("triangle", like=wrong.bytes_of_a_triangle),
+        Mistake("divided_again", like=wrong.bytes_divided_by_the_group),
         Mistake("added", like=wrong.bytes_of_batch_plus_length),
         Mistake("other_unit", when=wrong.in_another_unit),
         Mistake("other_unit", like=wrong.bytes_of_whole_mebibytes),
@@ -182,13 +186,17 @@ check_grouped_scores = LESSON.exercise(
     mistakes=[
         Mistake("left_folded", when=tensors.left_folded, values=tensors.score_sizes),
         Mistake("group_gone", when=tensors.scores_summed_over_group, values=tensors.score_sizes),
+        Mistake("every_pair", when=tensors.every_pair, values=tensors.score_sizes),
         Mistake("needs_as_many", when=tensors.needs_as_many_heads),
+        Mistake("by_kv_heads", like=tensors.scores_divided_by_kv_heads),
+        Mistake("masked", when=tensors.masked),
         Mistake("repeated", like=tensors.scores_of_repeated_keys),
         Mistake("scaled", like=tensors.scores_scaled),
         Mistake("softmaxed", like=tensors.scores_softmaxed),
         Mistake("softmaxed", like=tensors.scores_softmaxed_and_scaled),
         Mistake("first_kv_head", like=tensors.scores_of_first_kv_head),
         Mistake("mean_key", like=tensors.scores_of_mean_key),
+        Mistake("summed_keys", like=tensors.scores_of_summed_keys),
         Mistake("mean_query", like=tensors.scores_of_mean_query),
         Mistake("rows_not_moved", like=tensors.scores_of_rows_not_moved),
         Mistake("keys_not_moved", like=tensors.scores_of_keys_not_moved),
@@ -231,6 +239,9 @@ check_shared_gradient = LESSON.exercise(
         Mistake("every_head", when=tensors.gives_every_head),
         Mistake("group_axis", when=tensors.kept_a_group_axis),
         Mistake("words_too", when=tensors.gradient_over_sum_and_words),
+        Mistake("wrong_axis", like=tensors.gradient_summed_over_kv_heads),
+        Mistake("wrong_axis", like=tensors.gradient_split_and_summed_the_other_way),
+        Mistake("by_kv_heads", like=tensors.gradient_divided_by_kv_heads),
         Mistake("mean", like=tensors.gradient_mean),
         Mistake("first_only", like=tensors.gradient_of_first),
         Mistake("last_only", like=tensors.gradient_of_last),
@@ -240,9 +251,14 @@ check_shared_gradient = LESSON.exercise(
         Mistake("all_heads", like=tensors.gradient_of_all_heads),
         Mistake("all_heads", when=tensors.all_heads_in_one),
         Mistake("largest", like=tensors.gradient_largest),
+        Mistake("largest", like=tensors.gradient_largest_by_size),
+        Mistake("largest", like=tensors.gradient_of_longest),
         Mistake("over_root", like=tensors.gradient_over_root),
         Mistake("product", like=tensors.gradient_product),
         Mistake("times_group", like=tensors.gradient_times_group),
+        Mistake("wrong_count", like=tensors.gradient_over_kv_heads),
+        Mistake("wrong_count", like=tensors.gradient_over_heads),
+        Mistake("wrong_count", like=tensors.gradient_sum_times_group),
         Mistake(
             "by_remainder",
             like=tensors.gradient_by_remainder,
@@ -287,6 +303,9 @@ check_pool_heads = LESSON.exercise(
     ],
     mistakes=[
         Mistake("left_in_heads", when=tensors.left_in_heads),
+        Mistake("one_row_each", like=tensors.pool_into_one_row_each),
+        Mistake("wrong_axis", like=tensors.pool_over_kv_heads),
+        Mistake("wrong_axis", like=tensors.pool_split_and_averaged_the_other_way),
         Mistake("one_head_only", when=tensors.one_head_only),
         Mistake("columns", when=tensors.pooled_columns),
         Mistake("sum", like=tensors.pool_sum),
@@ -299,6 +318,8 @@ check_pool_heads = LESSON.exercise(
         Mistake("wrong_count", like=tensors.pool_by_kv_heads),
         Mistake("wrong_count", like=tensors.pool_by_heads),
         Mistake("median", like=tensors.pool_median),
+        Mistake("two_of_each", like=tensors.pool_first_two, everywhere=False),
+        Mistake("rows_interleaved", like=tensors.pool_with_rows_interleaved),
         Mistake("all_the_same", like=tensors.pool_all_the_same),
         Mistake("within_heads", like=tensors.pool_within_heads, everywhere=False),
         Mistake(
@@ -347,26 +368,28 @@ check_append = LESSON.exercise(
         Case(_room(5, 3, 2), label="to_the_brim", observe=_what_is_kept),
     ],
     mistakes=[
-        Mistake("not_rows", when=tensors.gives_no_rows),
-        Mistake("moved_all", when=tensors.right_but_elsewhere),
-        Mistake("one_row", when=tensors.several_into_one_row),
-        Mistake("room_grew", like=tensors.append_to_all_of_the_room),
-        Mistake("copied", when=tensors.right_but_a_copy),
-        Mistake("gave_all", like=tensors.append_and_give_all, everywhere=False),
-        Mistake("gave_new", like=tensors.append_and_give_new, everywhere=False),
-        Mistake("gave_old", like=tensors.append_and_give_old, everywhere=False),
-        Mistake("at_start", like=tensors.append_at_start, everywhere=False),
-        Mistake("over_the_last", like=tensors.append_over_the_last, everywhere=False),
-        Mistake("over_the_last", like=tensors.append_one_early, everywhere=False),
-        Mistake("a_gap", like=tensors.append_one_late, everywhere=False),
-        Mistake("at_end", like=tensors.append_at_end, everywhere=False),
-        Mistake("added", like=tensors.append_added, everywhere=False),
-        Mistake("nothing_written", like=tensors.append_nothing, everywhere=False),
-        Mistake("only_one", like=tensors.append_only_the_first, values=tensors.new_rows),
-        Mistake("only_one", like=tensors.append_only_the_last, values=tensors.new_rows),
-        Mistake("only_one", like=tensors.append_first_and_one_longer, values=tensors.new_rows),
-        Mistake("one_longer", like=tensors.append_one_longer, values=tensors.new_rows),
-        Mistake("other_rows", when=tensors.gives_other_rows, values=tensors.row_counts),
-        Mistake("other_room", when=tensors.wrote_elsewhere, values=tensors.first_wrong_row),
+        Mistake("not_rows", when=rooms.gives_no_rows),
+        Mistake("moved_all", when=rooms.right_but_elsewhere),
+        Mistake("one_row", when=rooms.several_into_one_row),
+        Mistake("room_grew", like=rooms.append_to_all_of_the_room),
+        Mistake("copied", when=rooms.right_but_a_copy),
+        Mistake("gave_all", like=rooms.append_and_give_all, everywhere=False),
+        Mistake("one_too_few", like=rooms.append_and_give_one_too_few),
+        Mistake("gave_new", like=rooms.append_and_give_new, everywhere=False),
+        Mistake("gave_new", like=rooms.append_and_give_new_itself),
+        Mistake("gave_old", like=rooms.append_and_give_old, everywhere=False),
+        Mistake("at_start", like=rooms.append_at_start, everywhere=False),
+        Mistake("over_the_last", like=rooms.append_over_the_last, everywhere=False),
+        Mistake("over_the_last", like=rooms.append_one_early, everywhere=False),
+        Mistake("a_gap", like=rooms.append_one_late, everywhere=False),
+        Mistake("at_end", like=rooms.append_at_end, everywhere=False),
+        Mistake("added", like=rooms.append_added, everywhere=False),
+        Mistake("nothing_written", like=rooms.append_nothing, everywhere=False),
+        Mistake("only_one", like=rooms.append_only_the_first, values=rooms.new_rows),
+        Mistake("only_one", like=rooms.append_only_the_last, values=rooms.new_rows),
+        Mistake("only_one", like=rooms.append_first_and_one_longer, values=rooms.new_rows),
+        Mistake("one_longer", like=rooms.append_one_longer, values=rooms.new_rows),
+        Mistake("other_rows", when=rooms.gives_other_rows, values=rooms.row_counts),
+        Mistake("other_room", when=rooms.wrote_elsewhere, values=rooms.first_wrong_row),
     ],
 )

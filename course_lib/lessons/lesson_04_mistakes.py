@@ -187,6 +187,20 @@ def bytes_of_one_token_less(batch, length, num_layers, num_heads, num_kv_heads, 
     return 2 * batch * (length - 1) * num_layers * num_kv_heads * head_dim * dtype.itemsize
 
 
+def bytes_of_one_token_more(batch, length, num_layers, num_heads, num_kv_heads, head_dim, dtype):
+    return 2 * batch * (length + 1) * num_layers * num_kv_heads * head_dim * dtype.itemsize
+
+
+def bytes_of_a_triangle(batch, length, num_layers, num_heads, num_kv_heads, head_dim, dtype):
+    read = length * (length + 1) // 2
+    return 2 * batch * read * num_layers * num_kv_heads * head_dim * dtype.itemsize
+
+
+def bytes_divided_by_the_group(batch, length, num_layers, num_heads, num_kv_heads, head_dim, dtype):
+    whole = bytes_right(batch, length, num_layers, num_heads, num_kv_heads, head_dim, dtype)
+    return whole // (num_heads // num_kv_heads)
+
+
 def bytes_of_batch_plus_length(batch, length, num_layers, num_heads, num_kv_heads, head_dim, dtype):
     return 2 * (batch + length) * num_layers * num_kv_heads * head_dim * dtype.itemsize
 

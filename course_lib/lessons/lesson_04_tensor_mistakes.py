@@ -1,4 +1,4 @@
-"""Wrong answers to lesson 04's exercises on scores, gradients, pooled weights and a cache's room."""
+"""Wrong answers to lesson 04's exercises on scores, gradients and pooled weights."""
 
 import math
 
@@ -40,6 +40,16 @@ def scores_of_first_kv_head(query, key):
 
 def scores_of_mean_key(query, key):
     return torch.einsum("qhd,kd->hqk", query, key.mean(1))
+
+
+def scores_of_summed_keys(query, key):
+    """The kv head's letter stands in the inputs of an einsum only, so it is summed over."""
+    return torch.einsum("qhd,kgd->hqk", query, key)
+
+
+def scores_divided_by_kv_heads(query, key):
+    """Head h meets kv head h // num_kv_heads, which runs past the last one."""
+    return torch.stack([query[:, h] @ key[:, h // key.shape[1]].T for h in range(query.shape[1])])
 
 
 def scores_of_mean_query(query, key):
@@ -94,6 +104,17 @@ def scores_summed_over_group(attempt: Attempt) -> bool:
     return list(attempt.got.shape) == [num_kv_heads, q_len, k_len]
 
 
+def every_pair(attempt: Attempt) -> bool:
+    """[num_heads, num_kv_heads, q_len, k_len] or the two counts of heads the other way round."""
+    (q_len, num_heads, _), (k_len, num_kv_heads, _) = (t.shape for t in attempt.args)
+    shape = list(attempt.got.shape)
+    return shape in ([num_heads, num_kv_heads, q_len, k_len], [num_kv_heads, num_heads, q_len, k_len])
+
+
+def masked(attempt: Attempt) -> bool:
+    return bool(attempt.got.isneginf().any())
+
+
 def left_folded(attempt: Attempt) -> bool:
     """[kv_heads, group * q_len, k_len] or [kv_heads, group, q_len, k_len]: right, but not yet one matrix a head."""
     (q_len, num_heads, _), (k_len, num_kv_heads, _) = (t.shape for t in attempt.args)
@@ -146,6 +167,34 @@ def gradient_largest(grad, num_kv_heads):
     return grad.unflatten(1, (num_kv_heads, -1)).amax(2)
 
 
+def gradient_largest_by_size(grad, num_kv_heads):
+    groups = grad.unflatten(1, (num_kv_heads, -1))
+    return groups.gather(2, groups.abs().argmax(2, keepdim=True)).squeeze(2)
+
+
+def gradient_of_longest(grad, num_kv_heads):
+    """The head of each group whose gradient is the longest vector."""
+    groups = grad.unflatten(1, (num_kv_heads, -1))
+    longest = groups.norm(dim=-1, keepdim=True).argmax(2, keepdim=True)
+    return groups.take_along_dim(longest, dim=2).squeeze(2)
+
+
+def gradient_summed_over_kv_heads(grad, num_kv_heads):
+    return grad.unflatten(1, (num_kv_heads, -1)).sum(1)
+
+
+def gradient_split_and_summed_the_other_way(grad, num_kv_heads):
+    return grad.unflatten(1, (-1, num_kv_heads)).sum(2)
+
+
+def gradient_divided_by_kv_heads(grad, num_kv_heads):
+    """Head h is added to kv head h // num_kv_heads, which runs past the last one."""
+    total = torch.zeros(grad.shape[0], num_kv_heads, grad.shape[2])
+    for head in range(grad.shape[1]):
+        total[:, head // num_kv_heads] += grad[:, head]
+    return total
+
+
 def gradient_over_root(grad, num_kv_heads):
     return gradient_mean(grad, num_kv_heads) * math.sqrt(grad.shape[1] // num_kv_heads)
 
@@ -161,6 +210,18 @@ def gradient_times_group(grad, num_kv_heads):
 def last_argument(attempt: Attempt) -> dict[str, object]:
     """The number of kv heads."""
     return {"kv": str(attempt.args[-1])}
+
+
+def gradient_over_kv_heads(grad, num_kv_heads):
+    return grad.unflatten(1, (num_kv_heads, -1)).sum(2) / num_kv_heads
+
+
+def gradient_over_heads(grad, num_kv_heads):
+    return grad.unflatten(1, (num_kv_heads, -1)).sum(2) / grad.shape[1]
+
+
+def gradient_sum_times_group(grad, num_kv_heads):
+    return grad.unflatten(1, (num_kv_heads, -1)).sum(2) * (grad.shape[1] // num_kv_heads)
 
 
 def gradient_over_sum_and_words(attempt: Attempt) -> bool:
@@ -241,6 +302,27 @@ def pool_median(weight, num_heads, num_kv_heads):
     return _groups(weight, num_heads, num_kv_heads).median(1).values.flatten(0, 1)
 
 
+def pool_over_kv_heads(weight, num_heads, num_kv_heads):
+    return _groups(weight, num_heads, num_kv_heads).mean(0).flatten(0, 1)
+
+
+def pool_split_and_averaged_the_other_way(weight, num_heads, num_kv_heads):
+    return weight.unflatten(0, (num_heads // num_kv_heads, num_kv_heads, -1)).mean(1).flatten(0, 1)
+
+
+def pool_into_one_row_each(weight, num_heads, num_kv_heads):
+    return weight.unflatten(0, (num_kv_heads, -1)).mean(1)
+
+
+def pool_first_two(weight, num_heads, num_kv_heads):
+    return _groups(weight, num_heads, num_kv_heads)[:, :2].mean(1).flatten(0, 1)
+
+
+def pool_with_rows_interleaved(weight, num_heads, num_kv_heads):
+    """Right means, the rows as [head_dim, kv_heads]."""
+    return _groups(weight, num_heads, num_kv_heads).mean(1).transpose(0, 1).flatten(0, 1)
+
+
 def pool_all_the_same(weight, num_heads, num_kv_heads):
     mean = weight.unflatten(0, (num_heads, -1)).mean(0)
     return mean.repeat(num_kv_heads, 1)
@@ -263,138 +345,3 @@ def left_in_heads(attempt: Attempt) -> bool:
 def one_head_only(attempt: Attempt) -> bool:
     weight, num_heads, num_kv_heads = attempt.args
     return list(attempt.got.shape) == [len(weight) // num_heads, weight.shape[1]] and num_kv_heads > 1
-
-
-# --- 4.6: room for what comes ------------------------------------------------------------------------------------
-# What is compared: (the result, the room afterwards, whether the result lies in the room).
-
-
-def append_by_cat(room, length, new):
-    return torch.cat((room[:length], new))
-
-
-def append_to_all_of_the_room(room, length, new):
-    return torch.cat((room, new))
-
-
-def append_at_start(room, length, new):
-    room[: len(new)] = new
-    return room[: length + len(new)]
-
-
-def append_at_end(room, length, new):
-    room[len(room) - len(new) :] = new
-    return room[: length + len(new)]
-
-
-def append_one_early(room, length, new):
-    start = max(length - 1, 0)
-    room[start : start + len(new)] = new
-    return room[: start + len(new)]
-
-
-def append_over_the_last(room, length, new):
-    start = max(length - 1, 0)
-    room[start : start + len(new)] = new
-    return room[: length + len(new)]
-
-
-def append_one_late(room, length, new):
-    stop = min(length + 1 + len(new), len(room))
-    room[stop - len(new) : stop] = new
-    return room[: length + len(new)]
-
-
-def append_and_give_all(room, length, new):
-    room[length : length + len(new)] = new
-    return room
-
-
-def append_and_give_new(room, length, new):
-    room[length : length + len(new)] = new
-    return room[length : length + len(new)]
-
-
-def append_and_give_old(room, length, new):
-    room[length : length + len(new)] = new
-    return room[:length]
-
-
-def append_and_copy(room, length, new):
-    room[length : length + len(new)] = new
-    return room[: length + len(new)].clone()
-
-
-def append_only_the_first(room, length, new):
-    room[length] = new[0]
-    return room[: length + len(new)]
-
-
-def append_only_the_last(room, length, new):
-    room[length] = new[-1]
-    return room[: length + len(new)]
-
-
-def append_first_and_one_longer(room, length, new):
-    room[length] = new[0]
-    return room[: length + 1]
-
-
-def append_one_longer(room, length, new):
-    room[length : length + len(new)] = new
-    return room[: length + 1]
-
-
-def append_nothing(room, length, new):
-    return room[: length + len(new)]
-
-
-def append_added(room, length, new):
-    room[length : length + len(new)] += new
-    return room[: length + len(new)]
-
-
-def new_rows(attempt: Attempt) -> dict[str, object]:
-    return {"count": str(len(attempt.args[-1]))}
-
-
-def gives_no_rows(attempt: Attempt) -> bool:
-    """What comes back is no tensor, so it was not taken apart with the room; nothing at all has common words."""
-    seen = attempt.got
-    observed = isinstance(seen, tuple) and len(seen) == 3 and isinstance(seen[2], bool)
-    return attempt.returned and seen is not None and not observed
-
-
-def right_but_elsewhere(attempt: Attempt) -> bool:
-    """The right numbers come back, and the room was never written."""
-    result, room, _ = attempt.got
-    wanted = attempt.wanted[0]
-    return result.shape == wanted.shape and torch.equal(result, wanted) and torch.equal(room, attempt.args[0])
-
-
-def right_but_a_copy(attempt: Attempt) -> bool:
-    """Everything is right but for where the result lies."""
-    (result, room, shares), (wanted, wanted_room, _) = attempt.got, attempt.wanted
-    return not shares and torch.equal(result, wanted) and torch.equal(room, wanted_room)
-
-
-def gives_other_rows(attempt: Attempt) -> bool:
-    return attempt.got[0].shape != attempt.wanted[0].shape
-
-
-def row_counts(attempt: Attempt) -> dict[str, object]:
-    return {"given": str(list(attempt.got[0].shape)), "taken": str(list(attempt.wanted[0].shape))}
-
-
-def wrote_elsewhere(attempt: Attempt) -> bool:
-    return not torch.equal(attempt.got[1], attempt.wanted[1])
-
-
-def first_wrong_row(attempt: Attempt) -> dict[str, object]:
-    wrong = (attempt.got[1] != attempt.wanted[1]).flatten(1).any(1)
-    return {"row": str(int(wrong.nonzero()[0]))}
-
-
-def several_into_one_row(attempt: Attempt) -> bool:
-    """`room[length] = new`: works for one token, and not for two."""
-    return isinstance(attempt.error, RuntimeError) and "expand" in str(attempt.error)

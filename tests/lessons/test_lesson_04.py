@@ -8,6 +8,7 @@ from course_lib.classroom.contract import assert_exercise
 from course_lib.gqa import kv_cache_bytes
 from course_lib.lessons import lesson_04
 from course_lib.lessons import lesson_04_mistakes as wrong
+from course_lib.lessons import lesson_04_room_mistakes as rooms
 from course_lib.lessons import lesson_04_tensor_mistakes as tensors
 
 # --- 4.1 ---------------------------------------------------------------------------------------------------------
@@ -146,6 +147,9 @@ def test_exercise_4_2_names_each_wrong_answer():
             "other_unit": [in_mebibytes, wrong.bytes_of_whole_mebibytes],
             "misses_a_size": [of_four_or_two],
             "one_less": [wrong.bytes_of_one_token_less],
+            "one_more": [wrong.bytes_of_one_token_more],
+            "triangle": [wrong.bytes_of_a_triangle],
+            "divided_again": [wrong.bytes_divided_by_the_group],
             "added": [wrong.bytes_of_batch_plus_length],
             "too_few": [lambda *sizes: wrong.bytes_of_one_layer(*sizes) // 2],
             "too_many": [lambda *sizes: 2 * wrong.bytes_right(*sizes)],
@@ -177,6 +181,23 @@ def append_by_copy_(room, length, new):
 
 def append_by_rebinding(room, length, new):
     room = torch.cat((room[:length], new, room[length + len(new) :]))
+    return room[: length + len(new)]
+
+
+def append_to_a_clone(room, length, new):
+    room = room.clone()
+    room[length : length + len(new)] = new
+    return room[: length + len(new)]
+
+
+def append_and_pick_rows(room, length, new):
+    room[length : length + len(new)] = new
+    return room[torch.arange(length + len(new))]
+
+
+def append_up_to_the_count(room, length, new):
+    """The end of the range is the count of new rows, so that the range is empty."""
+    room[length : len(new)] = new
     return room[: length + len(new)]
 
 
@@ -214,25 +235,26 @@ def test_exercise_4_6_names_each_wrong_answer():
         lesson_04.LESSON,
         "4.6",
         wrong={
-            "moved_all": [tensors.append_by_cat, append_by_rebinding],
-            "room_grew": [tensors.append_to_all_of_the_room],
+            "moved_all": [rooms.append_by_cat, append_by_rebinding, append_to_a_clone],
+            "room_grew": [rooms.append_to_all_of_the_room],
             "one_row": [append_into_one_row],
-            "copied": [tensors.append_and_copy],
-            "gave_all": [tensors.append_and_give_all],
-            "gave_new": [tensors.append_and_give_new],
-            "gave_old": [tensors.append_and_give_old],
-            "at_start": [tensors.append_at_start],
-            "over_the_last": [tensors.append_over_the_last, tensors.append_one_early],
-            "a_gap": [tensors.append_one_late],
-            "at_end": [tensors.append_at_end],
-            "added": [tensors.append_added],
-            "nothing_written": [tensors.append_nothing],
+            "copied": [rooms.append_and_copy, append_and_pick_rows],
+            "gave_all": [rooms.append_and_give_all],
+            "gave_new": [rooms.append_and_give_new, rooms.append_and_give_new_itself],
+            "one_too_few": [rooms.append_and_give_one_too_few],
+            "gave_old": [rooms.append_and_give_old],
+            "at_start": [rooms.append_at_start],
+            "over_the_last": [rooms.append_over_the_last, rooms.append_one_early],
+            "a_gap": [rooms.append_one_late],
+            "at_end": [rooms.append_at_end],
+            "added": [rooms.append_added],
+            "nothing_written": [rooms.append_nothing, append_up_to_the_count],
             "only_one": [
-                tensors.append_only_the_first,
-                tensors.append_only_the_last,
-                tensors.append_first_and_one_longer,
+                rooms.append_only_the_first,
+                rooms.append_only_the_last,
+                rooms.append_first_and_one_longer,
             ],
-            "one_longer": [tensors.append_one_longer],
+            "one_longer": [rooms.append_one_longer],
             "not_rows": [append_and_give_the_length, append_and_give_a_pair],
             "other_rows": [append_and_give_two_more],
             "other_room": [append_backwards],
@@ -285,6 +307,17 @@ def pool_with_axes_in_other_order(weight, num_heads, num_kv_heads):
     return weight.reshape(-1, num_heads // num_kv_heads, head_dim, weight.shape[1]).mean(0).flatten(0, 1)
 
 
+def pool_by_stride(weight, num_heads, num_kv_heads):
+    heads = torch.stack(weight.chunk(num_heads))
+    return torch.cat([heads[kv::num_kv_heads].mean(0) for kv in range(num_kv_heads)])
+
+
+def pool_in_pairs(weight, num_heads, num_kv_heads):
+    """Written for 8 over 4: two heads a group, whatever the group is."""
+    heads, group = weight.chunk(num_heads), num_heads // num_kv_heads
+    return torch.cat([(heads[i] + heads[i + 1]) / 2 for i in range(0, num_heads, group)])
+
+
 def pool_transposed(weight, num_heads, num_kv_heads):
     return lesson_04.pool_heads(weight, num_heads, num_kv_heads).T
 
@@ -298,7 +331,15 @@ def test_exercise_4_5_names_each_wrong_answer():
             "first": [tensors.pool_first],
             "last": [tensors.pool_last],
             "first_rows": [tensors.pool_first_rows],
-            "by_remainder": [tensors.pool_by_remainder, pool_with_axes_in_other_order],
+            "by_remainder": [tensors.pool_by_remainder, pool_by_stride],
+            "wrong_axis": [
+                tensors.pool_over_kv_heads,
+                tensors.pool_split_and_averaged_the_other_way,
+                pool_with_axes_in_other_order,
+            ],
+            "one_row_each": [tensors.pool_into_one_row_each],
+            "two_of_each": [tensors.pool_first_two, pool_in_pairs],
+            "rows_interleaved": [tensors.pool_with_rows_interleaved],
             "within_heads": [tensors.pool_within_heads],
             "neighbouring_rows": [tensors.pool_neighbouring_rows],
             "over_root": [tensors.pool_over_root],

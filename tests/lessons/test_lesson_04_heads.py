@@ -62,6 +62,12 @@ def scores_words_first(query, key):
     return scores_by_loop(query, key).transpose(0, 1)
 
 
+def scores_masked(query, key):
+    scores = scores_by_loop(query, key)
+    q_len, k_len = scores.shape[1:]
+    return scores.masked_fill(torch.ones(q_len, k_len).triu(1 + k_len - q_len).bool(), -math.inf)
+
+
 def scores_in_group_order(query, key):
     """The query split as (group, kv): what one writes who thinks of `repeat`."""
     grouped = query.unflatten(1, (-1, key.shape[1]))
@@ -73,6 +79,10 @@ def test_exercise_4_3_names_each_wrong_answer():
         lesson_04.LESSON,
         "4.3",
         wrong={
+            "every_pair": [lambda query, key: torch.einsum("qhd,kgd->hgqk", query, key)],
+            "by_kv_heads": [tensors.scores_divided_by_kv_heads],
+            "masked": [scores_masked],
+            "summed_keys": [tensors.scores_of_summed_keys],
             "left_folded": [scores_still_in_rows, scores_still_in_groups],
             "group_gone": [scores_summed],
             "needs_as_many": [scores_by_plain_einsum, scores_by_plain_product],
@@ -160,14 +170,27 @@ def test_exercise_4_4_names_each_wrong_answer():
             "by_remainder": [
                 tensors.gradient_by_remainder,
                 tensors.gradient_mean_by_remainder,
-                lambda grad, kv: grad.unflatten(1, (kv, -1)).sum(1),
+            ],
+            "wrong_axis": [
+                tensors.gradient_summed_over_kv_heads,
+                tensors.gradient_split_and_summed_the_other_way,
+            ],
+            "by_kv_heads": [tensors.gradient_divided_by_kv_heads],
+            "wrong_count": [
+                tensors.gradient_over_kv_heads,
+                tensors.gradient_over_heads,
+                tensors.gradient_sum_times_group,
             ],
             "all_heads": [
                 tensors.gradient_of_all_heads,
                 lambda grad, kv: grad.sum(1),
                 lambda grad, kv: grad.sum(1, keepdim=True),
             ],
-            "largest": [tensors.gradient_largest],
+            "largest": [
+                tensors.gradient_largest,
+                tensors.gradient_largest_by_size,
+                tensors.gradient_of_longest,
+            ],
             "over_root": [tensors.gradient_over_root],
             "product": [tensors.gradient_product],
             "times_group": [tensors.gradient_times_group],
