@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from typing import Any
 
 import pytest
@@ -58,6 +59,13 @@ def test_texts_are_read_between_two_ends_of_text() -> None:
         assert evaluate(model, ["এক দিন সকালে"]) == pytest.approx(float(packed_loss(model, pack([ids]))))
 
 
+def test_texts_are_normalised_before_they_are_encoded() -> None:
+    """One letter of বাড়ি in two spellings, U+09DC and two code points, must not be two different words."""
+    model = TinyGPT(dim=16, num_layers=1, num_heads=2)
+    spellings = ["ব\u09be\u09dc\u09bf", "ব\u09be\u09a1\u09bc\u09bf"]
+    assert evaluate(model, spellings[:1]) == evaluate(model, spellings[1:])
+
+
 def test_documents_texts_ids_and_tensors_may_be_mixed() -> None:
     model = TinyGPT(dim=16, num_layers=1, num_heads=2)
     result = quiet_fit(model, [next(stories(1)), "A text.", [1, 2, 3], torch.tensor([4, 5])], steps=1)
@@ -105,6 +113,46 @@ def test_a_second_fit_goes_on_from_the_first() -> None:
 def test_seconds_end_a_run_and_steps_may_end_it_sooner() -> None:
     assert quiet_fit(small(), DOCUMENTS, seconds=0.2).steps >= 1
     assert quiet_fit(small(), DOCUMENTS, seconds=3600, steps=3).steps == 3
+
+
+def test_a_trained_model_is_left_ready_to_be_read_and_holds_no_gradient() -> None:
+    model = small()
+    quiet_fit(model, DOCUMENTS, steps=1)
+    assert not model.training and all(p.grad is None for p in model.parameters())
+
+
+def test_the_schedule_sets_the_pace_of_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fitting, "_schedule", lambda done: 0.0)
+    model = small()
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    quiet_fit(model, DOCUMENTS, steps=3)
+    for name, weight in model.state_dict().items():
+        assert torch.equal(weight, before[name]), name
+
+
+def test_a_gradient_is_cut_to_length_one() -> None:
+    model = small()
+    loss = 1e4 * packed_loss(model, pack(DOCUMENTS))
+    fitting.optimizer_step(model, [], loss, 0)
+    norms = torch.stack([p.grad.norm() for p in model.parameters() if p.grad is not None])
+    assert norms.norm().item() == pytest.approx(1.0, rel=1e-3)
+
+
+def test_a_result_counts_all_tokens_and_averages_the_last_tenth_of_the_losses() -> None:
+    result = fitting.FitResult(tuple(float(n) for n in range(20)), tokens=300, seconds=2.0)
+    assert (result.steps, result.tokens_per_second, result.final_loss) == (20, 150.0, 18.5)
+    nothing = fitting.FitResult((), 0, 0.0)
+    assert nothing.tokens_per_second == 0 and math.isnan(nothing.final_loss)
+    read = quiet_fit(small(), [DOCUMENTS[0]], steps=3)
+    assert read.tokens == 3 * len(DOCUMENTS[0])
+
+
+def test_every_pass_has_an_order_of_its_own() -> None:
+    parts = [torch.full((2,), n) for n in range(20)]
+    rows = fitting.packed_batches(parts, 40, random.Random(0))
+    first, second = (next(rows).tokens[0, ::2].tolist() for _ in range(2))
+    assert sorted(first) == sorted(second) == list(range(20))
+    assert first != second != list(range(20)) != first
 
 
 def test_ctrl_c_keeps_what_was_trained(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,6 +44,50 @@ def tiny(**changes: Any) -> TinyGPT:
     return model
 
 
+def written_out(model: TinyGPT, ids: Tensor) -> Tensor:
+    """The logits of one document as the docstrings say, a second time: dense attention, rotation by complex numbers."""
+    n, dim = len(ids), model.dim
+    angles = torch.arange(n).double()[:, None] * 10000.0 ** (-torch.arange(0, dim, 2).double() / dim)
+    x = model.embed.weight[ids]
+    if model.positions == "learned":
+        x = x + model.position_embed.weight[:n]
+    if model.positions == "sinusoidal":
+        x = x + 0.02 * torch.cat((angles.sin(), angles.cos()), -1)
+    x = x * dim**0.5
+
+    def normed(norm: nn.LayerNorm, x: Tensor) -> Tensor:
+        centred = x - x.mean(-1, keepdim=True)
+        return centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt() * norm.weight + norm.bias
+
+    def turned(heads: Tensor) -> Tensor:
+        half = heads.shape[-1] // 2
+        angle = torch.arange(n).double()[:, None, None] * 10000.0 ** (-torch.arange(half).double() / half)
+        numbers = torch.complex(heads[..., :half], heads[..., half:])
+        numbers = numbers * torch.polar(torch.ones_like(angle), angle)
+        return torch.cat((numbers.real, numbers.imag), -1)
+
+    for layer in model.layers:
+        own = layer.attention
+        inside = normed(layer.attention_norm, x)
+        query, key, value = (
+            (inside @ p.weight.T).reshape(n, -1, own.head_dim) for p in (own.q_proj, own.k_proj, own.v_proj)
+        )
+        if model.positions == "rotary":
+            query, key = turned(query), turned(key)
+        group = query.shape[1] // key.shape[1]
+        future = torch.ones(n, n, dtype=torch.bool).triu(1)
+        heads = []
+        for h in range(query.shape[1]):
+            scores = (query[:, h] @ key[:, h // group].T / own.head_dim**0.5).masked_fill(future, -torch.inf)
+            heads.append(scores.softmax(-1) @ value[:, h // group])
+        x = x + torch.cat(heads, -1) @ own.o_proj.weight.T
+        feed = layer.feed_forward
+        hidden = normed(layer.feed_forward_norm, x) @ feed.up.weight.T + feed.up.bias
+        hidden = hidden * 0.5 * (1 + torch.erf(hidden / 2**0.5))
+        x = x + hidden @ feed.down.weight.T + feed.down.bias
+    return normed(model.norm, x) @ model.embed.weight.T
+
+
 def gradients(model: TinyGPT, loss: Tensor) -> list[Tensor]:
     return list(torch.autograd.grad(loss, list(model.parameters())))
 
@@ -54,6 +98,19 @@ def test_logits_have_one_row_a_token_and_one_column_an_id(positions: str, num_kv
     model = tiny(positions=positions, num_kv_heads=num_kv_heads)
     assert model(torch.randint(0, 12, (3, 7))).shape == (3, 7, 12)
     assert model(torch.empty(2, 0, dtype=torch.int64)).shape == (2, 0, 12)
+
+
+@pytest.mark.parametrize("positions", POSITIONS)
+def test_logits_are_those_of_the_model_written_out(positions: str) -> None:
+    model, ids = tiny(positions=positions, num_kv_heads=2), torch.tensor([5, 9, 2, 11, 7, 3, 3])
+    torch.testing.assert_close(model(ids[None])[0], written_out(model, ids), rtol=0, atol=1e-10)
+
+
+def test_before_training_every_token_is_about_as_likely_as_any_other() -> None:
+    ids = torch.randint(0, 4096, (1, 64), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        logits = TinyGPT()(ids)
+    assert logits.std() < 0.5
 
 
 @pytest.mark.parametrize("positions", POSITIONS)

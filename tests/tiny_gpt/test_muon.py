@@ -49,6 +49,39 @@ def test_a_step_has_the_size_of_one_of_adamw_and_goes_downhill(shape: tuple[int,
     assert float((weight.detach() * gradient).sum()) < 0
 
 
+def test_steps_follow_the_momentum_of_those_before() -> None:
+    """Two gradients; the second step looks ahead from a mean that still remembers the first."""
+    weight = torch.nn.Parameter(torch.zeros(4, 6, dtype=torch.float64))
+    optimizer = Muon([weight], lr=0.5)
+    first, second = (torch.randn(4, 6, dtype=torch.float64) for _ in range(2))
+    weight.grad = first
+    optimizer.step()
+    before, weight.grad = weight.detach().clone(), second
+    optimizer.step()
+    momentum = 0.95 * (0.05 * first) + 0.05 * second
+    direction = 0.05 * second + 0.95 * momentum
+    expected = -0.5 * 0.2 * 6**0.5 * orthogonalized(direction[None])[0]
+    torch.testing.assert_close(weight.detach() - before, expected, rtol=0, atol=1e-12)
+
+
+def test_weight_decay_shrinks_a_weight_by_its_share_of_the_learning_rate() -> None:
+    weight = torch.nn.Parameter(torch.ones(3, 4, dtype=torch.float64))
+    weight.grad = torch.zeros_like(weight)
+    Muon([weight], lr=0.5, weight_decay=0.1).step()
+    torch.testing.assert_close(weight.detach(), torch.full_like(weight, 0.95), rtol=0, atol=1e-12)
+
+
+def test_norms_and_biases_do_not_decay_and_matrices_learn_faster() -> None:
+    model = TinyGPT(30, 16, 1, 2)
+    adamw, muon = optimizers_of(model, 1e-3, 0.1)
+    for group in adamw.param_groups:
+        assert {p.dim() > 1 for p in group["params"]} == {group["weight_decay"] == 0.1}
+        assert group["lr"] == group["initial_lr"] == 1e-3
+    (matrices,) = muon.param_groups
+    assert matrices["lr"] == matrices["initial_lr"] == pytest.approx(3e-3)
+    assert matrices["weight_decay"] == 0.1
+
+
 def test_matrices_of_one_shape_do_not_mix() -> None:
     gradients = [torch.randn(4, 6, dtype=torch.float64) for _ in range(2)]
     together = [torch.nn.Parameter(torch.ones(4, 6, dtype=torch.float64)) for _ in range(2)]

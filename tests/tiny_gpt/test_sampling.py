@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -53,6 +54,30 @@ def test_the_prompt_comes_back_in_normal_form_without_spaces_at_its_end(untraine
     prompt = "ব\u09be\u09dc\u09bf  "
     assert sample(untrained, prompt, max_new_tokens=0) == normalize_bangla(prompt).rstrip()
     assert sample(untrained, "", max_new_tokens=0) == ""
+
+
+def test_what_the_model_reads_begins_with_an_end_of_text() -> None:
+    """As in training, where it precedes every text."""
+    model = Recited([TOKENIZER.end_of_text])
+    read = []
+    model.register_forward_pre_hook(lambda module, args: read.append(args[0].tolist()))
+    sample(model, "রহিম")
+    assert read == [[[TOKENIZER.end_of_text, *TOKENIZER.encode("রহিম")]]]
+
+
+def test_a_low_temperature_sharpens_and_a_high_one_flattens() -> None:
+    class Favouring(Recited):
+        def forward(self, tokens: Tensor, **_: Any) -> Tensor:
+            logits = torch.full((*tokens.shape, self.vocab_size), -math.inf)
+            logits[..., TOKENIZER.encode("A")] = 1.0
+            logits[..., TOKENIZER.encode("B")] = 0.0
+            return logits
+
+    shares = [
+        sample(Favouring([]), "", max_new_tokens=200, temperature=t, seed=1).count("A") / 200
+        for t in (0.1, 1.0, 100.0)
+    ]
+    assert shares[0] > 0.99 and 0.6 < shares[1] < 0.85 and 0.35 < shares[2] < 0.65  # 1, 0.73 and 0.5
 
 
 def test_writing_stops_at_the_end_of_the_text() -> None:
