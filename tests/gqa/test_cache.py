@@ -201,6 +201,20 @@ def test_gradients_flow_through_every_append(ragged: bool) -> None:
         assert_close(got, want)
 
 
+def test_reading_on_without_autograd_leaves_what_autograd_has_seen() -> None:
+    """The step under no_grad must not write into the keys that the backward of the step before still needs."""
+    gqa, x = layer(), randn(1, 5, 12)
+    cache = KVCache()
+    out = gqa(x[:, :4], cache=cache)
+    with torch.no_grad():
+        gqa(x[:, 4:], cache=cache)
+    leaves = list(gqa.parameters())
+    found = torch.autograd.grad(out.sum(), leaves)
+    wanted = torch.autograd.grad(attend_alone(gqa, x[0, :4]).sum(), leaves)
+    for got, want in zip(found, wanted, strict=True):
+        assert_close(got, want)
+
+
 def test_without_autograd_tokens_are_written_in_place_and_read_as_views() -> None:
     cache, key = KVCache(block_size=8), randn(2, 1, 2, 4)
     places = set()
