@@ -120,8 +120,8 @@ def render_packing_explorer(lengths: str, way: str, capacity: int) -> str:
             scores=f"{sum(k * k for k in n):,}",
         )
     heads = [
-        svg.text(2, 16, "tokens in memory", weight="bold", size=13),
-        svg.text(_SIDE + 26, 16, "scores", weight="bold", size=13),
+        svg.text(2, 16, _say("explorer.memory"), weight="bold", size=13),
+        svg.text(_SIDE + 26, 16, _say("explorer.scores"), weight="bold", size=13),
     ]
     shapes = [*heads, *_rows(n, rows, places), *_squares(n, squares, way == "one causal row")]
     picture = svg.picture(2 * _SIDE + 30, _SIDE + 30, f"{way}. {caption}", *shapes)

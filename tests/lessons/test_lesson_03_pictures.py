@@ -237,6 +237,7 @@ def test_pictures_speak_bangla_too(usual, ours):
     finally:
         set_language("en")
     assert "৫৩টি টোকেন" in html and "কিছু ফাঁস হচ্ছে না" in html
+    assert "মেমোরিতে টোকেন" in html and "tokens in memory" not in html
 
 
 # --- what is measured --------------------------------------------------------------------------------------------
