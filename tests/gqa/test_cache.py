@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import pickle
 import shutil
 from collections.abc import Callable
@@ -10,12 +11,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from course_lib.attention import Causal, KeyPadding, attention
+from course_lib.attention import Causal, Grid, KeyPadding, attention
 from course_lib.gqa import CausalAt, GroupedQueryAttention, KVCache, kv_cache_bytes
 
 from .oracle import attend_alone, layer, randn, rotary_pair
@@ -380,6 +381,26 @@ def test_a_bias_of_distances_is_right_in_sequences_of_different_lengths(side: st
         for got, row in zip(out[:, 0], rows, strict=True):
             n = len(row) - 2 + step
             assert_close(got, gqa(row[None, :n], bias=Causal() + distances(n, n))[0, -1])
+
+
+@settings(max_examples=20)
+@given(st.lists(st.lists(st.integers(-1, 6), min_size=3, max_size=3), min_size=1, max_size=3))
+def test_what_is_said_of_a_tile_is_true_of_its_numbers(positions: list[list[int]]) -> None:
+    """A tile said to be zero is added to nothing, and keys beyond the visible ones are never looked at."""
+    bias = CausalAt(torch.tensor(positions))
+    grid = Grid(len(positions), 1, 3, 6, torch.float32, torch.device("cpu"))
+    at = torch.tensor(positions)[:, None, :, None]
+    for queries, keys in itertools.product(ranges(3), ranges(6)):
+        tile = bias.tile(queries, keys, grid)
+        hidden = torch.arange(keys.start, keys.stop) > at[:, :, queries.start : queries.stop]
+        assert torch.equal(tile, torch.zeros(hidden.shape).masked_fill(hidden, -torch.inf))
+        assert bias.is_zero(queries, keys, grid) == bool((tile == 0).all())
+        beyond = [key not in bias.visible_keys(queries, grid) for key in keys]
+        assert tile[..., torch.tensor(beyond, dtype=torch.bool)].isinf().all()
+
+
+def ranges(length: int) -> list[range]:
+    return [range(start, stop) for start in range(length) for stop in range(start + 1, length + 1)]
 
 
 class LargestTensor(TorchDispatchMode):
