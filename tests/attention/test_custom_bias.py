@@ -9,7 +9,15 @@ import pytest
 import torch
 from torch import Tensor
 
-from course_lib.attention import AttentionBias, Causal, KeyPadding, Segments, attention, available_backends
+from course_lib.attention import (
+    AttentionBias,
+    Causal,
+    KeyPadding,
+    Segments,
+    attention,
+    available_backends,
+    tiled,
+)
 
 from .cases import HOLES
 from .oracle import assert_agrees, attend_with_gradients, causal, matrix, segments
@@ -61,6 +69,28 @@ class ForgetsToSay(LearnedDistance):
 
     def learnable(self) -> tuple[Tensor, ...]:
         return ()
+
+
+class OfEachSequence(AttentionBias):
+    """Scores [batch, heads, q_len, k_len] that differ between sequences, and NaN here and there."""
+
+    per_head = True
+
+    def __init__(self, scores: Tensor) -> None:
+        self.scores, self.batch_size = scores, len(scores)
+
+    def tile(self, queries: range, keys: range, grid) -> Tensor:
+        return self.scores[:, :, queries.start : queries.stop, keys.start : keys.stop].to(grid.dtype)
+
+
+class SeenByEachSequence(OfEachSequence):
+    """The mask of entries that are not NaN."""
+
+    adds_scores = False
+
+    def tile(self, queries: range, keys: range, grid) -> Tensor:
+        hidden = super().tile(queries, keys, grid).isnan()
+        return torch.zeros(hidden.shape, dtype=grid.dtype).masked_fill_(hidden, -torch.inf)
 
 
 class Nowhere(AttentionBias):
@@ -133,6 +163,34 @@ def test_a_mask_of_a_users_own(backend: str, length: int) -> None:
     both = visible & matrix(causal(), length, length)
     check(backend, query, key, value, EveryOther() + Causal(), visible=both)
     check(backend, query, key, value, Causal() + EveryOther(), visible=both)
+
+
+SCATTERED = [torch.tensor([5, 1, 7, 2]), torch.tensor([0, 3]), range(4, 9)]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("beside", ["alone", "segments", "scattered keys"])
+@pytest.mark.parametrize("many_tiles", [False, True])
+def test_scores_that_differ_between_sequences_hold_nothing_where_a_mask_of_each_hides(
+    backend: str, beside: str, many_tiles: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tiles are asked for the whole batch and used for some sequences of it, cropped to a segment or to pages."""
+    if many_tiles:
+        monkeypatch.setattr(tiled, "SHORTEST_TILE", 3)
+        monkeypatch.setattr(tiled, "SCORES_PER_TILE", 2 * 12)
+    query, key, value = qkv(3, 8, 9, heads=2)
+    scores = randn(3, 2, 8, 9, seed=6)
+    seen = randn(3, 2, 8, 9, seed=7) > -0.5
+    wild = scores.masked_fill(~seen, torch.nan)
+    bias: AttentionBias = SeenByEachSequence(wild) + OfEachSequence(wild)
+    if beside == "segments":
+        bias = bias + Segments([3, 1, 4], [4, 2, 3])
+        seen = seen & matrix(segments([3, 1, 4], [4, 2, 3]), 8, 9)
+    elif beside == "scattered keys":
+        bias = Segments.with_keys_at([3, 1, 4], SCATTERED, None, 9) + bias
+        owner = [0] * 3 + [1] + [2] * 4
+        seen = seen & matrix(lambda i, j: j in list(SCATTERED[owner[i]]), 8, 9)
+    check(backend, query, key, value, bias, visible=seen, scores=scores)
 
 
 @pytest.mark.parametrize("backend", ALWAYS)
