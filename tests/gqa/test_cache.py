@@ -264,6 +264,7 @@ def test_inference_mode_goes_on_in_a_cache_filled_outside_of_it() -> None:
     assert_close(out, torch.stack([attend_alone(gqa, row)[3:] for row in x]))
 
 
+@pytest.mark.slow  # the compiler takes ten seconds and more
 @pytest.mark.compiled
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.skipif(
