@@ -130,7 +130,7 @@ def test_the_explorer_says_what_padding_wastes_and_what_leaks():
     assert "58% of the visible cells" in lesson_03.render_packing_explorer(
         "37, 120, 8, 200", "one causal row", 256
     )
-    assert "2 rows of at most 256" in lesson_03.render_packing_explorer("37, 120, 8, 200", "packed", 256)
+    assert "Rows of at most 256: 2." in lesson_03.render_packing_explorer("37, 120, 8, 200", "packed", 256)
 
 
 def test_the_explorer_draws_a_triangle_for_each_document():
