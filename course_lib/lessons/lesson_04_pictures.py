@@ -131,7 +131,7 @@ MODELS = (
 """The dtypes are those in which the weights are published."""
 
 # Memory is sold in powers of two; of a T4's 16 about 15 can be used.
-MEMORIES = (("phone", 4 * 2**30), ("laptop", 8 * 2**30), ("t4", 15 * 2**30))
+MEMORIES = (("calculator.phone", 4 * 2**30), ("calculator.laptop", 8 * 2**30), ("calculator.t4", 15 * 2**30))
 KV_HEADS = ("published", "multi-head", "8", "4", "2", "1")
 DTYPES = {"16 bit": torch.float16, "32 bit": torch.float32, "8 bit": torch.int8}
 
@@ -152,7 +152,7 @@ def render_cache_calculator(model: str, kv_heads: str, dtype: str, batch: int, l
     sized = chosen._replace(num_kv_heads=count, dtype=DTYPES[dtype])
     token, whole = sized.cache_bytes(), sized.cache_bytes(batch=batch, length=length)
     items = [(_say("calculator.bar"), whole, bytes_text(whole))]
-    items += [(_say(f"calculator.{key}"), size, _fits(whole, size, size // token)) for key, size in MEMORIES]
+    items += [(_say(key), size, _fits(whole, size, size // token)) for key, size in MEMORIES]
     title = f"{model}, {count} kv heads, {dtype}, {batch} x {length} tokens: a cache of {bytes_text(whole)}."
     colours = [svg.VERMILION, *[svg.SKY] * len(MEMORIES)]
     caption = _say(
