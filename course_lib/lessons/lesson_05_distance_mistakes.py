@@ -46,6 +46,25 @@ def packed_over_the_whole_row(q_lengths, k_lengths):
     return _hidden(_over_the_pack(q_lengths, k_lengths))
 
 
+def packed_over_the_whole_row_from_the_top_left(q_lengths, k_lengths):
+    return _hidden((torch.arange(sum(q_lengths))[:, None] - torch.arange(sum(k_lengths))).float())
+
+
+def packed_with_other_documents(q_lengths, k_lengths):
+    """Every token knows its place in its own document, and looks into all of them."""
+    lengths = list(zip(q_lengths, k_lengths, strict=True))
+    own = torch.cat([torch.arange(k_len - q_len, k_len) for q_len, k_len in lengths])
+    return _hidden((own[:, None] - torch.cat([torch.arange(k_len) for _, k_len in lengths])).float())
+
+
+def packed_all_at_the_start(q_lengths, k_lengths):
+    """No counter moves on: every document is written over the one before it."""
+    distances = torch.full((sum(q_lengths), sum(k_lengths)), INF)
+    for _, _, within in _documents(q_lengths, k_lengths):
+        distances[: within.shape[0], : within.shape[1]] = _hidden(within)
+    return distances
+
+
 def packed_by_absolute_distance(q_lengths, k_lengths):
     return _over_the_pack(q_lengths, k_lengths).abs()
 
@@ -83,6 +102,17 @@ def packed_top_left(q_lengths, k_lengths):
     return _filled(q_lengths, k_lengths, block)
 
 
+def packed_top_left_without_sign(q_lengths, k_lengths):
+    """|i - j| within each document, under the right mask."""
+
+    def block(rows, keys, within):
+        q_len, k_len = within.shape
+        distance = (torch.arange(q_len)[:, None] - torch.arange(k_len)).abs().float()
+        return distance.masked_fill(within < 0, INF)
+
+    return _filled(q_lengths, k_lengths, block)
+
+
 def packed_with_future(q_lengths, k_lengths):
     return _filled(q_lengths, k_lengths, lambda rows, keys, within: within.abs())
 
@@ -97,6 +127,23 @@ def packed_negative(q_lengths, k_lengths):
 
 def packed_negative_but_inf(q_lengths, k_lengths):
     return _filled(q_lengths, k_lengths, lambda rows, keys, within: _hidden(within).neg().abs().neg())
+
+
+def packed_negative_in_sight(q_lengths, k_lengths):
+    return _filled(q_lengths, k_lengths, lambda rows, keys, within: (-within).masked_fill(within < 0, INF))
+
+
+def packed_mask(q_lengths, k_lengths):
+    """0 where a query may look."""
+    return _filled(q_lengths, k_lengths, lambda rows, keys, within: _hidden(within.clamp(max=0)))
+
+
+def packed_mask_of_minus_inf(q_lengths, k_lengths):
+    return -packed_mask(q_lengths, k_lengths)
+
+
+def packed_one_too_near(q_lengths, k_lengths):
+    return _filled(q_lengths, k_lengths, lambda rows, keys, within: _hidden(within - 1))
 
 
 def packed_from_one(q_lengths, k_lengths):
@@ -151,6 +198,16 @@ def packed_queries_for_keys(q_lengths, k_lengths):
     return distances
 
 
+def packed_keys_for_queries(q_lengths, k_lengths):
+    """A document's rows begin where its columns do."""
+    distances = torch.full((sum(q_lengths), sum(k_lengths)), INF)
+    start = 0
+    for _, _, within in _documents(q_lengths, k_lengths):
+        distances[start : start + within.shape[0], start : start + within.shape[1]] = _hidden(within)
+        start += within.shape[1]
+    return distances
+
+
 def large_but_finite(attempt: Attempt) -> bool:
     """Right, except that what is hidden holds a large number."""
     hidden = attempt.wanted.isinf()
@@ -165,7 +222,7 @@ def integers_hold_no_infinity(attempt: Attempt) -> bool:
     return (
         "without overflow" in text
         or "cannot convert float infinity" in text.lower()
-        or (attempt.error is None and not attempt.got.is_floating_point())
+        or (attempt.error is None and not attempt.got.is_floating_point() and attempt.got.dtype != torch.bool)
     )
 
 
@@ -206,6 +263,17 @@ def bloom_padding_clamped(attention_mask, slopes):
     return _by_head(slopes, (attention_mask.cumsum(-1) - 1).clamp(min=0))
 
 
+def bloom_padding_taken_off(attention_mask, slopes):
+    """arange less the number of padding tokens: right where all padding is on the left."""
+    padding = (1 - attention_mask).sum(-1, keepdim=True)
+    return _by_head(slopes, (torch.arange(attention_mask.shape[-1]) - padding).clamp(min=0))
+
+
+def bloom_padding_taken_off_and_hidden(attention_mask, slopes):
+    padding = (1 - attention_mask).sum(-1, keepdim=True)
+    return _by_head(slopes, (torch.arange(attention_mask.shape[-1]) - padding) * attention_mask)
+
+
 def bloom_negative(attention_mask, slopes):
     return -_by_head(slopes, _places_of(attention_mask))
 
@@ -238,8 +306,8 @@ def bloom_over_the_batch(attention_mask, slopes):
 
 
 def bloom_mask_hidden(attempt: Attempt) -> bool:
-    """Padding as -inf: that is the mask's work."""
-    return bool(attempt.got.isinf().any())
+    """Padding as -inf or a large number: that is the mask's work."""
+    return bool((attempt.got < -1000).any())
 
 
 def no_axis_of_queries(attempt: Attempt) -> bool:
@@ -253,6 +321,18 @@ def expanded_queries(attempt: Attempt) -> bool:
     return got.shape == (*wanted.shape[:2], wanted.shape[3], wanted.shape[3]) and torch.allclose(
         got, wanted.expand_as(got)
     )
+
+
+def matrix_of_distances(attempt: Attempt) -> bool:
+    """[batch or 1, heads, k_len, k_len], rows that differ."""
+    wanted = attempt.wanted.shape
+    return attempt.got.shape[-3:] == (wanted[1], wanted[3], wanted[3])
+
+
+def batch_and_heads_in_one(attempt: Attempt) -> bool:
+    """[batch * heads, 1, k_len], as older code of transformers has it."""
+    wanted = attempt.wanted.shape
+    return attempt.got.shape == (wanted[0] * wanted[1], 1, wanted[3])
 
 
 def heads_do_not_broadcast(attempt: Attempt) -> bool:

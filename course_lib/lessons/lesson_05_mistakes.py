@@ -1,5 +1,7 @@
 """Wrong answers to the exercises of lesson 05 that ask for slopes, each written as a student would."""
 
+import math
+
 import torch
 
 from course_lib.classroom.exercise import Attempt
@@ -34,6 +36,14 @@ def slopes_evenly_between(num_heads):
 
 def slopes_falling_line(num_heads):
     return _places(num_heads).flip(0) / num_heads
+
+
+def slopes_line_from_one(num_heads):
+    return torch.linspace(1, 2.0**-8, num_heads)
+
+
+def slopes_line_to_zero(num_heads):
+    return torch.linspace(1, 0, num_heads)
 
 
 def slopes_rising_line(num_heads):
@@ -79,6 +89,11 @@ def slopes_negative(num_heads):
 
 def slopes_base_e(num_heads):
     return (-8 * _places(num_heads) / num_heads).exp()
+
+
+def slopes_base_ten(num_heads):
+    """What torch.logspace does unless it is told base=2."""
+    return torch.logspace(-8 / num_heads, -8, num_heads)
 
 
 def slopes_ratio_upside_down(num_heads):
@@ -239,6 +254,26 @@ def any_doubled_by_count(num_heads):
     """The odd ones of twice num_heads, not of twice the power."""
     power = _power_below(num_heads)
     return torch.cat([_geometric(power), _geometric(2 * num_heads)[::2][: num_heads - power]])
+
+
+def _by_the_rule(num_heads, power):
+    return torch.cat([_geometric(power), _geometric(2 * power)[::2]])[:num_heads]
+
+
+def any_of_the_nearest_power(num_heads):
+    """round(log2(num_heads)): up for 6 and 12."""
+    return _by_the_rule(num_heads, 2 ** round(math.log2(num_heads)))
+
+
+def any_of_the_power_strictly_below(num_heads):
+    """while 2 * power < num_heads: a power of two itself gets the one below."""
+    return _by_the_rule(num_heads, max(1, _power_not_below(num_heads) // 2))
+
+
+def any_from_the_third_of_the_doubled(num_heads):
+    """Between those that are there, and not before the first."""
+    power = _power_below(num_heads)
+    return torch.cat([_geometric(power), _geometric(2 * power)[2::2][: num_heads - power]])
 
 
 def any_going_on(num_heads):

@@ -60,6 +60,11 @@ def weights_after_shared_out(query, key, slopes):
     return kept / kept.sum(-1, keepdim=True)
 
 
+def weights_after_by_factors(query, key, slopes):
+    """The right factors, but the rows are not divided by their sums again."""
+    return weights_without(query, key, slopes) * (-_fine(query, key, slopes).clamp(min=0)).exp()
+
+
 def weights_multiplied(query, key, slopes):
     return _weights(_raw(query, key) / _root(query) * -_fine(query, key, slopes), query, key)
 
@@ -84,12 +89,37 @@ def weights_unscaled(query, key, slopes):
     return _weights(_raw(query, key) - _fine(query, key, slopes), query, key)
 
 
+def weights_by_head_dim(query, key, slopes):
+    """Divided by head_dim, not by its root."""
+    return _weights(_raw(query, key) / query.shape[-1] - _fine(query, key, slopes), query, key)
+
+
 def weights_with_future(query, key, slopes):
     return (_raw(query, key) / _root(query) - _fine(query, key, slopes)).softmax(-1)
 
 
 def weights_with_future_fined(query, key, slopes):
     return (_raw(query, key) / _root(query) - _fine(query, key, slopes).abs()).softmax(-1)
+
+
+def weights_with_future_unfined(query, key, slopes):
+    """No mask, and what comes later costs nothing."""
+    fine = slopes[:, None, None] * _distance(query, key).clamp(min=0)
+    return (_raw(query, key) / _root(query) - fine).softmax(-1)
+
+
+def weights_masked_after(query, key, slopes):
+    return weights_with_future(query, key, slopes).masked_fill(_distance(query, key) < 0, 0)
+
+
+def weights_masked_after_with_inf(query, key, slopes):
+    return weights_with_future(query, key, slopes).masked_fill(_distance(query, key) < 0, -INF)
+
+
+def weights_see_next(query, key, slopes):
+    """tril(diagonal=1), or < -1: one key too many."""
+    scores = _raw(query, key) / _root(query) - _fine(query, key, slopes)
+    return scores.masked_fill(_distance(query, key) < -1, -INF).softmax(-1)
 
 
 def weights_future_at_zero(query, key, slopes):

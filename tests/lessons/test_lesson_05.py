@@ -91,6 +91,8 @@ def test_exercise_5_1_names_each_wrong_answer():
             "line": [
                 wrong.slopes_evenly_between,
                 wrong.slopes_falling_line,
+                wrong.slopes_line_from_one,
+                wrong.slopes_line_to_zero,
                 wrong.slopes_rising_line,
                 wrong.slopes_in_steps_of_the_last,
                 wrong.slopes_products,
@@ -106,6 +108,7 @@ def test_exercise_5_1_names_each_wrong_answer():
             "exponents": [wrong.slopes_exponents, wrong.slopes_positive_exponents],
             "growing": [wrong.slopes_growing],
             "base_e": [wrong.slopes_base_e],
+            "base_ten": [wrong.slopes_base_ten],
             "harmonic": [wrong.slopes_harmonic, wrong.slopes_harmonic_of_two],
             "all_equal": [wrong.slopes_all_the_first, wrong.slopes_all_the_last],
             "not_to_eight": [wrong.slopes_two_steps_at_once, wrong.slopes_of_four],
@@ -212,7 +215,11 @@ def test_exercise_5_3_names_each_wrong_answer():
                 wrong.any_of_the_power_above_from_the_end,
                 any_of_all_between,
                 any_of_all_the_power_above,
+                wrong.any_of_the_nearest_power,
             ],
+            "strictly_below": [wrong.any_of_the_power_strictly_below, any_half_below],
+            "from_the_third": [wrong.any_from_the_third_of_the_doubled],
+            "halved": [wrong.slopes_halved],
             "means": [
                 wrong.any_with_means,
                 wrong.any_with_means_within,
@@ -226,7 +233,7 @@ def test_exercise_5_3_names_each_wrong_answer():
             "from_one": [wrong.any_from_one],
             "negative": [wrong.any_negative],
             "whole_numbers": [any_of_integers],
-            "common.wrong_value": [any_shuffled, any_half_below],
+            "common.wrong_value": [any_shuffled],
         },
         right=[any_by_recursion, any_by_loop, any_by_powers_of_a_base, alibi_slopes],
     )
@@ -252,6 +259,8 @@ def test_question_5_5_names_each_wrong_answer():
         "stops_at_256": 257,
         "one_step": 641,
         "no_rounding_up": 511,
+        "stops_at_512": 385,
+        "ends_twice": 514,
         "half_precision": 1024,
         "of_a_byte": 128,
     }

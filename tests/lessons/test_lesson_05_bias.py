@@ -77,6 +77,20 @@ def weights_key_turned_over(query, key, slopes):
     return (query @ key.T).softmax(-1)
 
 
+def weights_with_the_mask_only_top_left(query, key, slopes):
+    """Shifting all distances of a row changes nothing: only the mask can be seen to be wrong."""
+    q_len, k_len = query.shape[1], key.shape[1]
+    bias = ALiBi(slopes).materialize(q_len, k_len, num_heads=len(slopes))[0]
+    hidden = torch.ones(q_len, k_len).triu(1).bool()
+    return (query @ key.mT / math.sqrt(query.shape[-1]) + bias).masked_fill(hidden, -INF).softmax(-1)
+
+
+def weights_by_factors(query, key, slopes):
+    """After the softmax, and right: the weights are multiplied by e^-m·t and divided by their sums again."""
+    kept = weights.weights_after_by_factors(query, key, slopes)
+    return kept / kept.sum(-1, keepdim=True)
+
+
 def weights_transposed(query, key, slopes):
     return weights_by_loop(query, key, slopes).mT
 
@@ -99,7 +113,11 @@ def test_exercise_5_2_names_each_wrong_answer():
                 weights.weights_after_in_sight_from_zero,
                 weights.weights_after_shared_out,
                 weights.weights_after_times,
+                weights.weights_after_by_factors,
             ],
+            "masked_after": [weights.weights_masked_after, weights.weights_masked_after_with_inf],
+            "sees_next": [weights.weights_see_next],
+            "by_head_dim": [weights.weights_by_head_dim],
             "multiplied": [
                 weights.weights_multiplied,
                 weights.weights_multiplied_plus,
@@ -108,7 +126,11 @@ def test_exercise_5_2_names_each_wrong_answer():
             "without": [weights.weights_without],
             "divided_too": [weights.weights_bias_divided_too],
             "unscaled": [weights.weights_unscaled],
-            "with_future": [weights.weights_with_future, weights.weights_with_future_fined],
+            "with_future": [
+                weights.weights_with_future,
+                weights.weights_with_future_fined,
+                weights.weights_with_future_unfined,
+            ],
             "future_at_zero": [weights.weights_future_at_zero],
             "hides_own": [weights.weights_hide_own],
             "over_queries": [weights.weights_over_queries],
@@ -120,7 +142,7 @@ def test_exercise_5_2_names_each_wrong_answer():
             "own_slopes": [weights.weights_published_slopes],
             "one_slope": [weights.weights_one_slope, weights.weights_mean_slope],
             "heads_flipped": [weights.weights_heads_flipped],
-            "top_left": [weights.weights_top_left],
+            "top_left": [weights.weights_top_left, weights_with_the_mask_only_top_left],
             "distance_top_left": [weights.weights_distance_top_left],
             "slopes_shape": [weights_slopes_left_flat],
             "key_not_turned": [weights_key_as_it_is],
@@ -134,6 +156,7 @@ def test_exercise_5_2_names_each_wrong_answer():
             weights_by_library,
             weights_by_attention,
             weights_with_a_large_number,
+            weights_by_factors,
         ],
     )
 
@@ -202,10 +225,21 @@ def test_exercise_5_6_names_each_wrong_answer():
                 distances.packed_counted_from_the_top_left,
                 distances.packed_counted_from_the_top_left_without_sign,
             ],
-            "leaks": [distances.packed_over_the_whole_row, distances.packed_by_absolute_distance],
-            "top_left": [distances.packed_top_left],
+            "leaks": [
+                distances.packed_over_the_whole_row,
+                distances.packed_over_the_whole_row_from_the_top_left,
+                distances.packed_by_absolute_distance,
+            ],
+            "other_documents": [distances.packed_with_other_documents],
+            "no_counters": [distances.packed_all_at_the_start],
+            "mask_only": [distances.packed_mask, distances.packed_mask_of_minus_inf],
+            "top_left": [distances.packed_top_left, distances.packed_top_left_without_sign],
             "with_future": [distances.packed_with_future, distances.packed_with_negative_future],
-            "negative": [distances.packed_negative, distances.packed_negative_but_inf],
+            "negative": [
+                distances.packed_negative,
+                distances.packed_negative_but_inf,
+                distances.packed_negative_in_sight,
+            ],
             "from_one": [distances.packed_from_one],
             "zero_hidden": [
                 distances.packed_zero_elsewhere,
@@ -213,10 +247,10 @@ def test_exercise_5_6_names_each_wrong_answer():
                 distances.packed_zero_in_the_future,
             ],
             "minus_inf": [distances.packed_minus_inf],
-            "hides_own": [distances.packed_hides_own],
+            "hides_own": [distances.packed_hides_own, distances.packed_one_too_near],
             "key_places": [distances.packed_key_places],
             "first_only": [distances.packed_first_document_only],
-            "queries_for_keys": [distances.packed_queries_for_keys],
+            "queries_for_keys": [distances.packed_queries_for_keys, distances.packed_keys_for_queries],
             "finite": [packed_of_a_billion],
             "integers": [packed_of_integers, packed_inf_into_integers],
             "common.axes_swapped": [packed_transposed],
@@ -263,6 +297,20 @@ def bloom_left_flat(attention_mask, slopes):
     return slopes * (attention_mask.cumsum(-1) - 1)
 
 
+def bloom_as_a_matrix(attention_mask, slopes):
+    k_len = attention_mask.shape[1]
+    bias = ALiBi(slopes).materialize(k_len, k_len, num_heads=len(slopes))
+    return bias.expand(len(attention_mask), -1, -1, -1)
+
+
+def bloom_of_older_transformers(attention_mask, slopes):
+    return bloom_by_loop(attention_mask, slopes).flatten(0, 1)
+
+
+def bloom_that_hides_with_a_large_number(attention_mask, slopes):
+    return bloom_by_loop(attention_mask, slopes) - 1e9 * (1 - attention_mask[:, None, None])
+
+
 def bloom_that_hides(attention_mask, slopes):
     return bloom_by_loop(attention_mask, slopes).masked_fill(attention_mask[:, None, None] == 0, -INF)
 
@@ -287,7 +335,13 @@ def test_exercise_5_4_names_each_wrong_answer():
             "no_query_axis": [bloom_without_axis],
             "all_rows": [bloom_for_all_queries],
             "heads_shape": [bloom_left_flat],
-            "masks_too": [bloom_that_hides],
+            "masks_too": [bloom_that_hides, bloom_that_hides_with_a_large_number],
+            "matrix": [bloom_as_a_matrix],
+            "batch_and_heads": [bloom_of_older_transformers],
+            "padding_taken_off": [
+                distances.bloom_padding_taken_off,
+                distances.bloom_padding_taken_off_and_hidden,
+            ],
         },
         right=[bloom_by_loop, bloom_by_einsum, bloom_by_masked_fill],
     )
