@@ -305,9 +305,10 @@ def test_a_parameter_that_thaws_later_trains_then() -> None:
     assert slopes.grad is not None
 
 
-def test_slopes_that_change_before_the_backward_are_noticed() -> None:
+@pytest.mark.parametrize("frozen", [False, True])
+def test_slopes_that_change_before_the_backward_are_noticed(frozen: bool) -> None:
     query, key, value = qkv(1, 4, 4, HEADS, HEADS)
-    slopes = SLOPES.clone().requires_grad_()
+    slopes = torch.nn.Parameter(SLOPES.clone(), requires_grad=not frozen)
     out = attention(query, key, value, Causal() + ALiBi(slopes), backend="tiled")
     with torch.no_grad():
         slopes.mul_(2)

@@ -189,7 +189,7 @@ def test_scores_that_differ_between_sequences_hold_nothing_where_a_mask_of_each_
     elif beside == "scattered keys":
         bias = Segments.with_keys_at([3, 1, 4], SCATTERED, None, 9) + bias
         owner = [0] * 3 + [1] + [2] * 4
-        seen = seen & matrix(lambda i, j: j in list(SCATTERED[owner[i]]), 8, 9)
+        seen = seen & matrix(lambda i, j: j in SCATTERED[owner[i]], 8, 9)
     check(backend, query, key, value, bias, visible=seen, scores=scores)
 
 
