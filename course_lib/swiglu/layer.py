@@ -166,7 +166,7 @@ def matched_hidden_features(dim: int, *, expansion: float = 4, multiple_of: int 
         )
     # Fractions, because rounding up turns the smallest error of a float into a whole multiple.
     exact = Fraction(2, 3) * Fraction(expansion).limit_denominator(10**6) * dim
-    return math.ceil(exact / multiple_of) * multiple_of
+    return max(1, math.ceil(exact / multiple_of)) * multiple_of
 
 
 def _size(name: str, value: Any) -> int:

@@ -18,7 +18,7 @@ def fuse(state_dict: dict[str, Any], prefix: str) -> None:
             continue
         for kind in ("weight", "bias"):
             halves = [f"{prefix}{name}.{kind}" for name in (gate, up)]
-            if all(half in state_dict for half in halves):
+            if all(isinstance(state_dict.get(half), Tensor) for half in halves):
                 first, second = (state_dict.pop(half) for half in halves)
                 if first.shape != second.shape:
                     raise ValueError(

@@ -159,6 +159,12 @@ def test_a_refused_state_dict_changes_nothing() -> None:
     assert all(torch.equal(before[name], tensor) for name, tensor in layer.state_dict().items())
 
 
+def test_halves_that_are_no_tensors_are_left_to_pytorch() -> None:
+    state = {"w1.weight": [1.0], "w2.weight": [2.0], "w3.weight": torch.zeros(4, 8)}
+    with pytest.raises(RuntimeError, match=r'Missing key\(s\) in state_dict: "w12.weight"'):
+        SwiGLU(4, 8, bias=False).load_state_dict(state)
+
+
 def test_missing_and_superfluous_weights_are_named_by_pytorch_unless_strict_is_off() -> None:
     whole, no_bias = SwiGLU(4, 6), SwiGLU(4, 6, bias=False)
     with pytest.raises(RuntimeError, match=r"Missing key.*w12\.bias"):

@@ -160,6 +160,10 @@ def test_matched_hidden_features_gives_a_gated_layer_the_parameters_of_a_plain_o
         assert sum(p.numel() for p in gated.parameters()) == 2 * dim * 4 * dim
 
 
+def test_matched_hidden_features_of_the_smallest_expansion_is_one_multiple() -> None:
+    assert matched_hidden_features(4, expansion=1e-9) == 8
+
+
 def test_matched_hidden_features_are_those_of_llama() -> None:
     assert matched_hidden_features(4096, multiple_of=256) == 11008
     assert matched_hidden_features(8192, expansion=5.2, multiple_of=4096) == 28672

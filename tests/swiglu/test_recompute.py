@@ -154,6 +154,14 @@ def test_gradients_of_half_weights_are_summed_in_single_precision() -> None:
     assert layer.w3.bias.grad.tolist() == [4000.0, 4000.0]
 
 
+def test_pieces_of_a_half_bias_gradient_are_rounded_once_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """3,991 becomes 3,984 in bfloat16; in two pieces, 2,048 and 1,943, the second would first become 1,944."""
+    monkeypatch.setattr(implementation, "TOKENS_AT_ONCE", 2048)
+    layer = SwiGLU(2, 3, recompute=True).bfloat16()
+    layer(torch.ones(3991, 2, dtype=torch.bfloat16)).sum().backward()
+    assert layer.w3.bias.grad.tolist() == [3984.0, 3984.0]
+
+
 def test_an_autocast_around_the_backward_changes_nothing() -> None:
     layer = randomised(SwiGLU(6, 8, recompute=True), dtype=torch.float32)
     x = randn(5, 6, dtype=torch.float32).requires_grad_()
