@@ -43,6 +43,23 @@ def swiglu_tanh(x, w1, w2, w3):
     return ((x @ w1.T).tanh() * (x @ w2.T)) @ w3.T
 
 
+def swiglu_sigmoid_of_up(x, w1, w2, w3):
+    return ((x @ w1.T) * (x @ w2.T).sigmoid()) @ w3.T
+
+
+def swiglu_relu_of_up(x, w1, w2, w3):
+    return ((x @ w1.T) * F.relu(x @ w2.T)) @ w3.T
+
+
+def swiglu_gelu_of_up(x, w1, w2, w3):
+    return ((x @ w1.T) * F.gelu(x @ w2.T)) @ w3.T
+
+
+def swiglu_gate_times_silu(x, w1, w2, w3):
+    gate = x @ w1.T
+    return (gate * F.silu(gate) * (x @ w2.T)) @ w3.T
+
+
 def swiglu_softmax(x, w1, w2, w3):
     return ((x @ w1.T).softmax(-1) * (x @ w2.T)) @ w3.T
 
@@ -59,6 +76,10 @@ def swiglu_silu_of_product(x, w1, w2, w3):
     return F.silu((x @ w1.T) * (x @ w2.T)) @ w3.T
 
 
+def swiglu_silu_of_gate_and_product(x, w1, w2, w3):
+    return F.silu(F.silu(x @ w1.T) * (x @ w2.T)) @ w3.T
+
+
 def swiglu_added(x, w1, w2, w3):
     return (F.silu(x @ w1.T) + x @ w2.T) @ w3.T
 
@@ -69,6 +90,10 @@ def swiglu_gate_alone(x, w1, w2, w3):
 
 def swiglu_up_alone(x, w1, w2, w3):
     return F.silu(x @ w2.T) @ w3.T
+
+
+def swiglu_linear_gate_alone(x, w1, w2, w3):
+    return x @ w1.T @ w3.T
 
 
 def swiglu_linear_up_alone(x, w1, w2, w3):
@@ -120,10 +145,6 @@ def swiglu_other_sign(x, w1, w2, w3):
 
 def swiglu_residual(x, w1, w2, w3):
     return x + (F.silu(x @ w1.T) * (x @ w2.T)) @ w3.T
-
-
-def swiglu_residual_added(x, w1, w2, w3):
-    return x + F.silu(x @ w1.T) @ w3.T
 
 
 def swiglu_concatenated(x, w1, w2, w3):
@@ -183,8 +204,16 @@ def matched_same_width(dim, expansion, multiple_of):
     return _up(expansion * dim, multiple_of)
 
 
+def matched_same_width_unrounded(dim, expansion, multiple_of):
+    return expansion * dim
+
+
 def matched_without_expansion(dim, expansion, multiple_of):
     return _up(2 * dim / 3, multiple_of)
+
+
+def matched_without_expansion_unrounded(dim, expansion, multiple_of):
+    return math.ceil(2 * dim / 3)
 
 
 def matched_always_four(dim, expansion, multiple_of):
@@ -219,12 +248,38 @@ def matched_down(dim, expansion, multiple_of):
     return 2 * expansion * dim // 3 // multiple_of * multiple_of
 
 
+def matched_ceil_then_down(dim, expansion, multiple_of):
+    return math.ceil(2 * expansion * dim / 3) // multiple_of * multiple_of
+
+
 def matched_nearest(dim, expansion, multiple_of):
     return round(2 * expansion * dim / 3 / multiple_of) * multiple_of
 
 
 def matched_one_more(dim, expansion, multiple_of):
     return (2 * expansion * dim // 3 // multiple_of + 1) * multiple_of
+
+
+def matched_remainder_added(dim, expansion, multiple_of):
+    hidden = math.ceil(2 * expansion * dim / 3)
+    return hidden + hidden % multiple_of
+
+
+def matched_by_mask(dim, expansion, multiple_of):
+    hidden = math.ceil(2 * expansion * dim / 3)
+    return (hidden + multiple_of - 1) & ~(multiple_of - 1)
+
+
+def matched_with_biases(dim, expansion, multiple_of):
+    plain = 2 * expansion * dim * dim + expansion * dim + dim
+    return _up((plain - dim) / (3 * dim + 2), multiple_of)
+
+
+def _by_a_rounded_fraction(fraction):
+    return lambda dim, expansion, multiple_of: _up(fraction * expansion * dim, multiple_of)
+
+
+ROUNDED_FRACTIONS = tuple(_by_a_rounded_fraction(f) for f in (0.66, 0.67, 0.666, 0.667, 0.6666, 0.6667))
 
 
 def matched_cut_first(dim, expansion, multiple_of):
@@ -276,8 +331,16 @@ def matched_parameters(dim, expansion, multiple_of):
     return 2 * expansion * dim * dim
 
 
+def matched_gated_parameters(dim, expansion, multiple_of):
+    return 3 * dim * _up(2 * expansion * dim / 3, multiple_of)
+
+
 def matched_rounded_early(dim, expansion, multiple_of):
     return _up(math.ceil(2 * dim / 3) * expansion, multiple_of)
+
+
+def matched_third_rounded_early(dim, expansion, multiple_of):
+    return _up(math.ceil(dim / 3) * 2 * expansion, multiple_of)
 
 
 def matched_rounded_wide(dim, expansion, multiple_of):
@@ -285,7 +348,9 @@ def matched_rounded_wide(dim, expansion, multiple_of):
 
 
 def right_but_a_float(attempt: Attempt) -> bool:
-    return isinstance(attempt.got, float) and attempt.got == attempt.wanted
+    """A float, NumPy's and a tensor of floats among them."""
+    whole = isinstance(attempt.got, torch.Tensor) and not attempt.got.is_floating_point()
+    return not isinstance(attempt.got, str | bool) and not whole and float(attempt.got) == attempt.wanted
 
 
 def same_width(got, wanted) -> bool:

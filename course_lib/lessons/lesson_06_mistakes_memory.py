@@ -2,7 +2,8 @@
 
 import torch
 
-from course_lib.classroom.exercise import Attempt
+from course_lib.classroom.exercise import Attempt, Mistake
+from course_lib.lessons.lesson_06_mistakes import math_function_of_a_tensor
 
 # --- 6.4 ---------------------------------------------------------------------------------------------------------
 
@@ -27,6 +28,14 @@ def saved_mib(tokens, dim, hidden, dtype):
     return _bytes(tokens, dim + 4 * hidden, dtype) / 2**20
 
 
+def saved_kb(tokens, dim, hidden, dtype):
+    return _bytes(tokens, dim + 4 * hidden, dtype) / 10**3
+
+
+def saved_mb(tokens, dim, hidden, dtype):
+    return _bytes(tokens, dim + 4 * hidden, dtype) / 10**6
+
+
 def saved_always_float32(tokens, dim, hidden, dtype):
     return 4 * tokens * (dim + 4 * hidden)
 
@@ -39,12 +48,24 @@ def saved_of_one_token(tokens, dim, hidden, dtype):
     return _bytes(1, dim + 4 * hidden, dtype)
 
 
+def saved_tokens_on_input_alone(tokens, dim, hidden, dtype):
+    return (tokens * dim + 4 * hidden) * dtype.itemsize
+
+
+def saved_without_brackets(tokens, dim, hidden, dtype):
+    return tokens * dim + 4 * hidden * dtype.itemsize
+
+
 def saved_parameters(tokens, dim, hidden, dtype):
     return 3 * dim * hidden * dtype.itemsize
 
 
 def saved_parameters_too(tokens, dim, hidden, dtype):
     return _bytes(tokens, dim + 4 * hidden, dtype) + 3 * dim * hidden * dtype.itemsize
+
+
+def saved_parameters_and_biases_too(tokens, dim, hidden, dtype):
+    return saved_parameters_too(tokens, dim, hidden, dtype) + (2 * hidden + dim) * dtype.itemsize
 
 
 def saved_parameters_without_product(tokens, dim, hidden, dtype):
@@ -111,6 +132,22 @@ def saved_dims(tokens, dim, hidden, dtype):
     return _bytes(tokens, 5 * dim, dtype)
 
 
+def saved_four_dims(tokens, dim, hidden, dtype):
+    return _bytes(tokens, 4 * dim + hidden, dtype)
+
+
+def saved_eight_thirds(tokens, dim, hidden, dtype):
+    return _bytes(tokens, dim + 4 * 8 * dim / 3, dtype)
+
+
+def saved_eight_thirds_whole(tokens, dim, hidden, dtype):
+    return _bytes(tokens, dim + 4 * (8 * dim // 3), dtype)
+
+
+def saved_weights_per_token(tokens, dim, hidden, dtype):
+    return _bytes(tokens, 3 * dim * hidden, dtype)
+
+
 def saved_product_of_widths(tokens, dim, hidden, dtype):
     return _bytes(tokens, 4 * dim * hidden, dtype)
 
@@ -121,6 +158,47 @@ def saved_square(tokens, dim, hidden, dtype):
 
 def took_the_dtype_for_a_number(attempt: Attempt) -> bool:
     return "torch.dtype" in str(attempt.error)
+
+
+SAVED_BYTES = [
+    Mistake("dtype_as_number", when=took_the_dtype_for_a_number),
+    Mistake("bits", like=saved_bits),
+    Mistake("numbers", like=saved_numbers),
+    Mistake("not_bytes", like=saved_kib),
+    Mistake("not_bytes", like=saved_mib),
+    Mistake("not_bytes", like=saved_kb),
+    Mistake("not_bytes", like=saved_mb),
+    Mistake("always_float32", like=saved_always_float32),
+    Mistake("always_half", like=saved_always_half),
+    Mistake("one_token_only", like=saved_of_one_token),
+    Mistake("brackets", like=saved_tokens_on_input_alone),
+    Mistake("brackets", like=saved_without_brackets),
+    Mistake("parameters", like=saved_parameters),
+    Mistake("parameters", like=saved_parameters_and_biases_too),
+    Mistake("parameters", like=saved_parameters_too),
+    Mistake("parameters", like=saved_parameters_without_product),
+    Mistake("one_missing", like=saved_three_hidden),
+    Mistake("two_missing", like=saved_two_hidden),
+    Mistake("three_missing", like=saved_one_hidden),
+    Mistake("no_input", like=saved_without_input),
+    Mistake("no_input", like=saved_three_hidden_without_input),
+    Mistake("no_input", like=saved_two_hidden_without_input),
+    Mistake("input_alone", like=saved_input_alone),
+    Mistake("output", like=saved_output_too),
+    Mistake("output", like=saved_output_too_without_product),
+    Mistake("output", like=saved_output_for_input),
+    Mistake("views", like=saved_five_hidden),
+    Mistake("views", like=saved_views_too),
+    Mistake("views", like=saved_view_of_up_too),
+    Mistake("gradients", like=saved_twice),
+    Mistake("widths", like=saved_dims),
+    Mistake("widths", like=saved_four_dims),
+    Mistake("widths", like=saved_eight_thirds),
+    Mistake("widths", like=saved_eight_thirds_whole),
+    Mistake("widths", like=saved_weights_per_token),
+    Mistake("widths", like=saved_product_of_widths),
+    Mistake("square", like=saved_square),
+]
 
 
 # --- 6.5 ---------------------------------------------------------------------------------------------------------
@@ -146,6 +224,30 @@ def gradients_sigmoid_alone(gate, up, grad):
 def gradients_sigmoid_slope(gate, up, grad):
     sigma = gate.sigmoid()
     return grad * up * sigma * (1 - sigma), grad * _silu(gate)
+
+
+def gradients_of_glu(gate, up, grad):
+    sigma = gate.sigmoid()
+    return grad * up * sigma * (1 - sigma), grad * sigma
+
+
+def gradients_without_slope(gate, up, grad):
+    return grad * up, grad * _silu(gate)
+
+
+def gradients_of_a_sigmoid_of_silu(gate, up, grad):
+    silu = _silu(gate)
+    return grad * up * silu * (1 - silu), grad * silu
+
+
+def gradients_silu_in_sigmoid_slope(gate, up, grad):
+    silu = _silu(gate)
+    return grad * up * (gate.sigmoid() + silu * (1 - silu)), grad * silu
+
+
+def gradients_with_one_plus(gate, up, grad):
+    sigma = gate.sigmoid()
+    return grad * up * sigma * (1 + gate * (1 + sigma)), grad * _silu(gate)
 
 
 def gradients_second_term_alone(gate, up, grad):
@@ -174,6 +276,10 @@ def gradients_without_one_minus(gate, up, grad):
 
 def gradients_of_relu(gate, up, grad):
     return grad * up * (gate > 0), grad * _silu(gate)
+
+
+def gradients_of_reglu(gate, up, grad):
+    return grad * up * (gate > 0), grad * gate.clamp(min=0)
 
 
 def gradients_silu_for_slope(gate, up, grad):
@@ -247,3 +353,41 @@ def nan_where_the_gate_is_loud(attempt: Attempt) -> bool:
 def gave_the_forward(attempt: Attempt) -> bool:
     gate, up, _ = attempt.args
     return isinstance(attempt.got, torch.Tensor) and torch.allclose(attempt.got, _silu(gate) * up, atol=1e-4)
+
+
+GATE_GRADIENTS = [
+    Mistake("math_exp", when=math_function_of_a_tensor),
+    Mistake("forward", when=gave_the_forward),
+    Mistake("one_tensor", when=gave_one_tensor),
+    Mistake("order", like=gradients_swapped),
+    Mistake("sigmoid_alone", like=gradients_sigmoid_alone),
+    Mistake("sigmoid_slope", like=gradients_sigmoid_slope),
+    Mistake("second_alone", like=gradients_second_term_alone),
+    Mistake("minus", like=gradients_minus),
+    Mistake("glu", like=gradients_of_glu),
+    Mistake("no_slope", like=gradients_without_slope),
+    Mistake("slope_formula", like=gradients_of_a_sigmoid_of_silu),
+    Mistake("slope_formula", like=gradients_silu_in_sigmoid_slope),
+    Mistake("slope_formula", like=gradients_with_one_plus),
+    Mistake("slope_formula", like=gradients_without_outer_sigmoid),
+    Mistake("slope_formula", like=gradients_without_inner_sigmoid),
+    Mistake("slope_formula", like=gradients_without_one_minus),
+    Mistake("relu", like=gradients_of_relu),
+    Mistake("relu", like=gradients_of_reglu),
+    Mistake("silu_for_slope", like=gradients_silu_for_slope),
+    Mistake("no_up", like=gradients_slope_without_up),
+    Mistake("plus_up", like=gradients_slope_plus_up),
+    Mistake("up_factor", like=gradients_up_without_silu),
+    Mistake("up_factor", like=gradients_up_by_gate),
+    Mistake("up_factor", like=gradients_up_by_sigmoid),
+    Mistake("up_factor", like=gradients_up_by_slope),
+    Mistake("up_factor", like=gradients_up_by_up),
+    Mistake("no_grad", like=gradients_of_ones),
+    Mistake("no_grad", like=gradients_gate_of_ones),
+    Mistake("no_grad", like=gradients_up_of_ones),
+    Mistake("swapped_gate", like=gradients_of_swapped_gate),
+    Mistake("both", like=gradients_of_silu_on_both),
+    Mistake("no_activation", like=gradients_of_bilinear),
+    Mistake("at_grad", like=gradients_at_grad),
+    Mistake("overflow", when=nan_where_the_gate_is_loud),
+]

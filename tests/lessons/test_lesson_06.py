@@ -88,13 +88,21 @@ def test_exercise_6_1_names_each_wrong_answer():
                 lambda x, w1, w2, w3: (F.hardswish(x @ w1.T) * (x @ w2.T)) @ w3.T,
                 lambda x, w1, w2, w3: (F.leaky_relu(x @ w1.T) * (x @ w2.T)) @ w3.T,
             ],
+            "up_bent": [
+                wrong.swiglu_sigmoid_of_up,
+                wrong.swiglu_relu_of_up,
+                wrong.swiglu_gelu_of_up,
+                lambda x, w1, w2, w3: F.glu(torch.cat((x @ w1.T, x @ w2.T), -1)) @ w3.T,
+            ],
+            "gate_twice": [wrong.swiglu_gate_times_silu],
             "softmax": [wrong.swiglu_softmax],
             "both": [wrong.swiglu_both],
             "no_activation": [wrong.swiglu_bilinear],
-            "silu_of_product": [wrong.swiglu_silu_of_product],
+            "silu_of_product": [wrong.swiglu_silu_of_product, wrong.swiglu_silu_of_gate_and_product],
             "added": [wrong.swiglu_added],
             "one_alone": [
                 wrong.swiglu_gate_alone,
+                wrong.swiglu_linear_gate_alone,
                 wrong.swiglu_up_alone,
                 wrong.swiglu_linear_up_alone,
             ],
@@ -121,6 +129,10 @@ def test_exercise_6_1_names_each_wrong_answer():
                 lambda x, w1, w2, w3: F.silu(x * w1) * (x * w2) @ w3.T,
             ],
             "common.axes_swapped": [lambda x, w1, w2, w3: swiglu_by_linear(x, w1, w2, w3).T],
+            "common.wrong_shape": [
+                lambda x, w1, w2, w3: (F.silu(x @ w1.T) * (x @ w2.T)).mean(-1, keepdim=True),
+            ],
+            "common.wrong_value": [lambda x, w1, w2, w3: ((x @ w1.T > 0) * (x @ w2.T)) @ w3.T],
             "common.list_for_tensor": [lambda x, w1, w2, w3: swiglu_by_linear(x, w1, w2, w3).tolist()],
         },
         right=[swiglu_by_loop, swiglu_by_linear, swiglu_by_einsum, swiglu_fused, swiglu_by_library],
@@ -159,18 +171,26 @@ def test_exercise_6_2_names_each_wrong_answer():
         lesson_06.LESSON,
         "6.2",
         wrong={
-            "a_float": [matched_float_floor_division, lambda d, e, m: float(matched_by_library(d, e, m))],
-            "same_width": [wrong.matched_same_width],
-            "no_expansion": [wrong.matched_without_expansion],
+            "a_float": [
+                matched_float_floor_division,
+                lambda d, e, m: float(matched_by_library(d, e, m)),
+                lambda d, e, m: torch.ceil(torch.tensor(2 * e * d / 3 / m)) * m,
+            ],
+            "same_width": [wrong.matched_same_width, wrong.matched_same_width_unrounded],
+            "no_expansion": [wrong.matched_without_expansion, wrong.matched_without_expansion_unrounded],
             "always_four": [wrong.matched_always_four],
             "half": [wrong.matched_half],
             "third": [wrong.matched_third],
             "inverted": [wrong.matched_inverted],
             "three_quarters": [wrong.matched_three_quarters],
             "both_halves": [wrong.matched_both_halves, wrong.matched_both_halves_rounded_once],
-            "down": [wrong.matched_down],
+            "down": [wrong.matched_down, wrong.matched_ceil_then_down],
             "nearest": [wrong.matched_nearest],
             "one_more": [wrong.matched_one_more],
+            "remainder": [wrong.matched_remainder_added],
+            "power_of_two": [wrong.matched_by_mask],
+            "biases": [wrong.matched_with_biases],
+            "rounded_fraction": list(wrong.ROUNDED_FRACTIONS),
             "cut_first": [wrong.matched_cut_first],
             "no_multiple": [
                 wrong.matched_not_a_multiple,
@@ -182,9 +202,10 @@ def test_exercise_6_2_names_each_wrong_answer():
             "always_eight": [wrong.matched_always_eight],
             "times_multiple": [wrong.matched_times_multiple],
             "in_multiples": [wrong.matched_in_multiples],
-            "parameters": [wrong.matched_parameters],
+            "parameters": [wrong.matched_parameters, wrong.matched_gated_parameters],
             "rounded_early": [
                 wrong.matched_rounded_early,
+                wrong.matched_third_rounded_early,
                 wrong.matched_rounded_wide,
                 wrong.matched_cut_expansion,
                 wrong.matched_cut_expansion_unrounded,
@@ -233,6 +254,31 @@ def _by_median_runs(losses):
     return min(losses, key=lambda name: statistics.median(losses[name]))
 
 
+def winner_returned_too_early(losses):
+    for name in losses:
+        for other in losses:
+            if other != name:
+                return name if max(losses[name]) < min(losses[other]) else None
+
+
+def winner_among_the_gated(losses):
+    others = [name for name in losses if name != "ReLU"]
+    return next((name for name in others if max(losses[name]) < min(losses["ReLU"])), None)
+
+
+def winner_by_a_threshold(losses):
+    first, second = sorted(losses, key=lambda name: statistics.mean(losses[name]))[:2]
+    return first if statistics.mean(losses[second]) - statistics.mean(losses[first]) > 0.05 else None
+
+
+def test_a_verdict_that_is_no_name_is_shown_as_it_was_given():
+    for answer, shown in (("nobody", "'nobody'"), (False, "False"), (3.5, "3.5"), (["GLU"], "['GLU']")):
+        found = lesson_06.LESSON.examine(
+            "6.3", lambda losses, answer=answer: winner_by_sorting(losses) or answer
+        )
+        assert shown in found.text, found.text
+
+
 def test_exercise_6_3_names_each_wrong_answer():
     assert_exercise(
         lesson_06.LESSON,
@@ -264,9 +310,21 @@ def test_exercise_6_3_names_each_wrong_answer():
                 wrong_verdict.winner_by_gap_and_own_spread,
                 wrong_verdict.winner_by_deviation,
                 wrong_verdict.winner_by_bars,
+                wrong_verdict.winner_by_sample_deviation,
             ],
-            "pairs": [wrong_verdict.winner_seed_by_seed],
+            "pairs": [
+                wrong_verdict.winner_seed_by_seed,
+                wrong_verdict.winner_of_most_seeds,
+                wrong_verdict.winner_of_a_majority,
+            ],
+            "too_early": [winner_returned_too_early, winner_among_the_gated],
+            "no_win": [
+                winner_by_a_threshold,
+                lambda x: next((n for n in x if all(min(x[n]) < max(o) for o in x.values())), None),
+            ],
+            "printed": [lambda losses: print(winner_by_sorting(losses))],
             "itself": [
+                wrong_verdict.winner_against_itself,
                 lambda x: next((n for n in x if all(max(x[n]) < min(o) for o in x.values())), None),
             ],
         },
