@@ -16,7 +16,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
-PICKLES = ("pytorch_model.bin", "*.bin", "*.pt", "*.pth", "*.ckpt")
+DTYPES = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64}
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
 def write_model(
@@ -112,14 +113,13 @@ def read_weights(
                     f"folder: expected {name} of shape {list(tensor.shape)}, as {CONFIG} has it, got {shape} in {path}."
                 )
         found = {kind.get_dtype(): name for name, kind in stored.items()}
-        if len(found) > 1 or not set(found) <= {"F16", "BF16", "F32", "F64"}:
+        if len(found) > 1 or not set(found) <= set(DTYPES):
             kinds = ", ".join(f"{kind} ({name})" for kind, name in sorted(found.items()))
             raise ValueError(
-                f"folder: expected all weights in one of F16, BF16, F32, F64, got {kinds} in {path}."
+                f"folder: expected all weights in one of {', '.join(DTYPES)}, got {kinds} in {path}."
             )
-        model.to(file.get_tensor(next(iter(wanted))).dtype if dtype is None else dtype).to_empty(
-            device=device
-        )
+        (kept,) = found
+        model.to(DTYPES[kept] if dtype is None else dtype).to_empty(device=device)
         state = model.state_dict()
         with torch.no_grad():
             for name in wanted:
@@ -146,17 +146,18 @@ def _existing(folder: str | Path, name: str) -> Path:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    with path.open("rb") as file:
-        start = file.read(2)
-    if start in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
-        raise ValueError(
-            f"folder: expected a safetensors file, got a pickle under the name {path}. It can run any code when it is "
-            "read, so it is not: ask its author for safetensors."
-        )
     try:
         with safe_open(path, framework="pt") as opened:
             yield opened
     except SafetensorError as error:
+        with path.open("rb") as file:
+            start = file.read(2)
+        # Asked only now, since the size that a sound file begins with may be the same two bytes.
+        if start == b"PK" or start in {bytes((0x80, protocol)) for protocol in range(2, 6)}:
+            raise ValueError(
+                f"folder: expected a safetensors file, got a pickle under the name {path}. It can run any code when it "
+                "is read, so it is not: ask its author for safetensors."
+            ) from None
         raise ValueError(
             f"folder: expected a whole safetensors file, got {path} of {path.stat().st_size} bytes, which cannot be "
             f"read ({error}). It was cut short or damaged: copy or download it again."

@@ -59,9 +59,8 @@ class GPT(nn.Module):
             self.alibi = ALiBi(config.num_heads) if config.positions == "alibi" else None
         causal = Causal("bottom-right")
         self.attention_bias: AttentionBias = causal if self.alibi is None else causal + self.alibi
-        with torch.random.fork_rng(
-            devices=[]
-        ):  # the modules below draw weights that are drawn again in the end
+        # The parts draw weights as they are made, before initialise() draws its own.
+        with torch.random.fork_rng(devices=[]):
             self.embed = nn.Embedding(config.vocab_size, config.dim)
             if config.positions == "learned":
                 self.position_embed = nn.Embedding(config.max_length, config.dim)
@@ -130,12 +129,9 @@ class GPT(nn.Module):
         Raises TypeError or ValueError for arguments that do not fit.
         """
         config = self.config
-        check_tokens(tokens, config.vocab_size)
-        caches = [None] * len(self.layers) if cache is None else checked_caches(cache, len(self.layers))
-        attention_mask = _checked_mask(attention_mask, tokens)
-        positions = self._checked_positions(tokens, positions, attention_mask, bias, caches[0])
-        if bias is None:
-            bias = self.attention_bias if cache is None else self.alibi
+        attention_mask, positions, bias, caches = self._checked(
+            tokens, attention_mask, positions, bias, cache
+        )
         x = self.embed(tokens)
         if config.positions == "learned":
             x = x + self.position_embed(positions)
@@ -152,6 +148,19 @@ class GPT(nn.Module):
             else:
                 x = layer(x, bias, rotary, attention_mask, own)
         return self.norm(x)
+
+    @torch.compiler.disable  # its questions about the numbers in a tensor would break the graph, with a warning
+    def _checked(self, tokens: Any, attention_mask: Any, positions: Any, bias: Any, cache: Any) -> Any:
+        """What the layers need: (mask or None, positions, bias, a cache or None for each layer)."""
+        check_tokens(tokens, self.config.vocab_size)
+        caches = [None] * len(self.layers) if cache is None else checked_caches(cache, len(self.layers))
+        attention_mask = _checked_mask(attention_mask, tokens)
+        positions = self._checked_positions(tokens, positions, attention_mask, bias, caches[0])
+        if bias is None:
+            bias = self.attention_bias if cache is None else self.alibi
+        if cache is None and attention_mask is not None:
+            bias, attention_mask = KeyPadding(attention_mask) + bias, None  # once, for all layers
+        return attention_mask, positions, bias, caches
 
     def _checked_positions(
         self, tokens: Tensor, positions: Any, attention_mask: Tensor | None, bias: Any, cache: Any
@@ -175,17 +184,8 @@ class GPT(nn.Module):
 
     def num_parameters(self, *, embeddings: bool = True) -> int:
         """The weights, a tied head counted once; without ``embeddings``, those of neither table nor head."""
-        total = sum(parameter.numel() for parameter in self.parameters())
-        outside = [
-            self.embed.weight,
-            self.head.weight,
-            *(self.position_embed.parameters() if self._table else ()),
-        ]
-        return total if embeddings else total - sum(p.numel() for p in {id(p): p for p in outside}.values())
-
-    @property
-    def _table(self) -> bool:
-        return self.config.positions == "learned"
+        outside = () if embeddings else ("embed.", "position_embed.", "head.")
+        return sum(p.numel() for name, p in self.named_parameters() if not name.startswith(outside))
 
     def flops_per_token(self, length: float) -> float:
         """Floating-point operations that training needs for each token of documents of ``length`` tokens.

@@ -162,6 +162,23 @@ def test_autocast_to_bfloat16_trains_with_gradients_near_those_of_float32(
     assert F.cosine_similarity(*found, dim=0) > 0.99
 
 
+@pytest.mark.compiled
+@pytest.mark.parametrize("positions", ["alibi", "rotary"])
+def test_a_compiled_model_has_the_logits_and_gradients_of_the_plain_one_and_warns_of_nothing(
+    positions: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = small(positions=positions)
+    compiled = torch.compile(model, backend="aot_eager")
+    batch = pack([token_ids(9), token_ids(5)])
+    bias = Packed(batch.lengths, inner=model.attention_bias)
+    outs = [each(batch.tokens, positions=batch.positions, bias=bias) for each in (compiled, model)]
+    torch.testing.assert_close(*outs, rtol=1e-5, atol=1e-5)
+    found, expected = (gradients(model, out) for out in outs)
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-4)
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+
+
 def test_the_head_over_hidden_states_gives_the_logits() -> None:
     model = small()
     tokens = token_ids(2, 6)
