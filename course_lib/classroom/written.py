@@ -37,7 +37,8 @@ def written(samples: Iterable[Any], *, title: str = "What the model wrote") -> P
     html = (
         f'<table style="background:{PAPER};color:{INK};border:1px solid {FAINT};border-collapse:collapse;'
         f'table-layout:auto;width:100%;max-width:640px;font:15px/1.6 {FONT}">'
-        f'<caption style="text-align:left;color:inherit;padding:0 0 4px">{escape(title)}</caption>'
+        # A caption lies outside of the table's box, so it needs the paper of its own.
+        f'<caption style="text-align:left;color:{INK};background:{PAPER};padding:6px 12px">{escape(title)}</caption>'
         f"<tbody>{body}</tbody></table>"
     )
     lines = [f"{label}: {prompt}{rest}" for label, prompt, rest in rows]
