@@ -232,6 +232,9 @@ def test_what_dense_scores_hold_where_a_mask_hides_never_shows() -> None:
         )
         tame = attention(query, key, value, Causal() + dense, backend=backend)
         assert torch.equal(attention(query, key, value, Causal() + wild, backend=backend), tame)
+        tame = attention(query, key, value, Segments([4, 2], inner=Causal()) + dense, backend=backend)
+        got = attention(query, key, value, Segments([4, 2], inner=Causal()) + wild, backend=backend)
+        assert torch.equal(got, tame)
 
 
 @pytest.mark.parametrize("backend", ["reference", "tiled", "auto"])
