@@ -33,8 +33,14 @@ def write_model(
 
     All files are complete and on the disk before the first takes its place, so a failure leaves what was there. The
     config lies in the header of the weights as well, where :func:`read_weights` compares it: files of two saves are
-    found out. Raises OSError that says where nothing could be written.
+    found out. Raises ValueError for weights of several dtypes, OSError that says where nothing could be written.
     """
+    kinds = {tensor.dtype: name for name, tensor in tensors.items()}
+    if len(kinds) > 1 or not set(kinds) <= set(DTYPES.values()):
+        came = ", ".join(f"{str(kind).removeprefix('torch.')} ({name})" for kind, name in kinds.items())
+        raise ValueError(
+            f"model: expected weights of one floating-point dtype, got {came}. Convert them first: model.to(dtype)."
+        )
     folder = Path(folder).expanduser()
     text = json.dumps({"model_type": model_type, **config}, indent=2, ensure_ascii=False) + "\n"
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}

@@ -216,7 +216,8 @@ class GPT(nn.Module):
         ``trained`` says, as Markdown, on what and how the model was trained, ``license`` which licence it has
         ("cc0-1.0"), ``languages`` are codes ("bn", "en"). A card that is there is kept unless one of these is given.
         Each file is complete before it takes the place of an older one: an interruption or a full disk leaves what was
-        there. A tied head is stored once. Raises OSError that says where nothing could be written.
+        there. A tied head is stored once. Raises ValueError for weights of several dtypes, OSError that says where
+        nothing could be written.
         """
         tensors = {name: tensor for name, tensor in self.state_dict().items() if name not in self._aliases}
         size = self.num_parameters()

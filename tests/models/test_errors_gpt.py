@@ -232,3 +232,14 @@ def test_a_card_that_cannot_be_written_is_refused_before_anything_is(
     with pytest.raises(TypeError, match=message):
         small().save(tmp_path / "model", **told)
     assert not (tmp_path / "model").exists()
+
+
+def test_weights_of_several_dtypes_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    model = small()
+    model.norm.bfloat16()
+    message = (
+        r"model: expected weights of one .* got float32 .*, bfloat16 \(norm.weight\). Convert them first"
+    )
+    with pytest.raises(ValueError, match=message):
+        model.save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()

@@ -228,6 +228,21 @@ def test_a_fresh_model_gives_every_token_about_the_same_chance() -> None:
     assert abs(loss.item() - math.log(VOCABULARY)) < 0.15
 
 
+@POSITIONS
+def test_a_packed_row_is_learned_by_heart(positions: str) -> None:
+    model = GPT(config(positions=positions, dim=48, recompute=True, checkpointing="layers"))
+    batch = pack([token_ids(20, seed=1), token_ids(11, seed=2)])
+    bias, targets = Packed(batch.lengths, inner=model.attention_bias), next_token_targets(batch).flatten()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(40):
+        logits = model(batch.tokens, positions=batch.positions, bias=bias)
+        loss = F.cross_entropy(logits.flatten(0, 1), targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss.item() < 0.2
+
+
 def test_parameters_are_counted_once_and_with_or_without_the_tables() -> None:
     tied, untied = small(tied_head=True), small(tied_head=False)
     table = VOCABULARY * 24
