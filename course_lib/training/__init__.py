@@ -2,9 +2,27 @@
 
 loss        chunked_cross_entropy(hidden, head_weight, targets)
 stream      TokenStream(documents, batch_tokens=...)
+precision   choose_precision(device) · optimization_step(loss, optimizer, precision)
 """
 
 from .loss import chunked_cross_entropy
+from .precision import (
+    Capability,
+    Precision,
+    StepReport,
+    choose_precision,
+    measured_capability,
+    optimization_step,
+)
 from .stream import TokenStream
 
-__all__ = ["TokenStream", "chunked_cross_entropy"]
+__all__ = [
+    "Capability",
+    "Precision",
+    "StepReport",
+    "TokenStream",
+    "choose_precision",
+    "chunked_cross_entropy",
+    "measured_capability",
+    "optimization_step",
+]

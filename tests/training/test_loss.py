@@ -161,15 +161,13 @@ def test_the_sum_of_exponentials_is_taken_in_single_precision():
 
 
 def test_a_gradient_too_small_for_fp16_survives_under_a_loss_scale():
-    # Each of 4,096 words has a probability of 2**-12, and each of 4,096 tokens a share of 2**-12: 2**-24 is the last
-    # number before 0 in fp16, and half of it is 0.
+    # 4,096 words of equal probability, 2**-12, and 8,192 tokens of equal share, 2**-13: their product, the gradient of
+    # a logit, is 2**-25, and the smallest number of fp16 is 2**-24.
     tokens, vocab = 8192, 4096
     hidden = torch.ones(tokens, 1, dtype=torch.float16, requires_grad=True)
-    weight = torch.ones(vocab, 1, dtype=torch.float16)
+    weight = torch.ones(vocab, 1, dtype=torch.float16, requires_grad=True)
     bias = torch.zeros(vocab, dtype=torch.float16, requires_grad=True)
     targets = torch.zeros(tokens, dtype=torch.long)
-    weight[1:] = 1.0
-    weight.requires_grad_()
     (chunked_cross_entropy(hidden, weight, targets, bias=bias) * 2.0**10).backward()
     assert bias.grad is not None and weight.grad is not None
     torch.testing.assert_close(bias.grad[1:], torch.full((vocab - 1,), 0.25, dtype=torch.float16))
