@@ -2,10 +2,12 @@
 
 loss        chunked_cross_entropy(hidden, head_weight, targets)
 stream      TokenStream(documents, batch_tokens=...)
-precision   choose_precision(device) · optimization_step(loss, optimizer, precision)
+precision   choose_precision(device) · optimization_step(losses, optimizer, precision)
+optimizer   adamw(model, lr) · learning_rate(step, ...) · accumulation_weights(targets)
 """
 
 from .loss import chunked_cross_entropy
+from .optimizer import accumulation_weights, adamw, decay_groups, learning_rate, set_learning_rate
 from .precision import (
     Capability,
     Precision,
@@ -21,8 +23,13 @@ __all__ = [
     "Precision",
     "StepReport",
     "TokenStream",
+    "accumulation_weights",
+    "adamw",
     "choose_precision",
     "chunked_cross_entropy",
+    "decay_groups",
+    "learning_rate",
     "measured_capability",
     "optimization_step",
+    "set_learning_rate",
 ]
