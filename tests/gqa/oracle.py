@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from course_lib.gqa import GroupedQueryAttention
+from course_lib.gqa import GroupedQueryAttention, KVCache
 
 
 def randomised(module: nn.Module, seed: int = 0, dtype: torch.dtype = torch.float64) -> nn.Module:
@@ -72,3 +72,25 @@ def attend_alone(
         outs.append(scores.softmax(-1) @ values[shared])
     out = torch.cat(outs, -1) @ gqa.o_proj.weight.T
     return out if gqa.o_proj.bias is None else out + gqa.o_proj.bias
+
+
+def padded(chunks: list[Tensor], side: str, extra: int = 0) -> tuple[Tensor, Tensor]:
+    """([batch, longest + extra, dim], attention mask); the padding is NaN, which must reach nothing."""
+    width = max(map(len, chunks)) + extra
+    x = torch.full((len(chunks), width, chunks[0].shape[-1]), float("nan"), dtype=torch.float64)
+    real = torch.zeros(len(chunks), width, dtype=torch.int64)
+    for i, chunk in enumerate(chunks):
+        at = slice(width - len(chunk), width) if side == "left" else slice(0, len(chunk))
+        x[i, at], real[i, at] = chunk, 1
+    return x, real
+
+
+def read(gqa: GroupedQueryAttention, cache: KVCache, x: Tensor, real: Tensor | None = None) -> Tensor:
+    ones = torch.ones(x.shape[:2], dtype=torch.bool)
+    positions = cache.next_positions(ones if real is None else real)
+    with torch.no_grad():
+        return gqa(x, cache=cache, rotary=rotary_pair(positions, gqa.head_dim), attention_mask=real)
+
+
+def assert_close(got: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(got, expected, rtol=0, atol=1e-10)
