@@ -18,7 +18,7 @@ import math
 import statistics
 import time
 from collections.abc import Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,8 @@ class Precision:
 
     def autocast(self) -> AbstractContextManager[Any]:
         """The context of the forward pass and the loss; the backward and the step stand outside of it."""
+        if not torch.amp.is_autocast_available(self.device.type):
+            return nullcontext()
         return torch.autocast(self.device.type, self.dtype, enabled=self.dtype != torch.float32)
 
 
@@ -81,7 +83,8 @@ def choose_precision(
     is measured to be at least 1.3 times as fast as fp32, and fp32 elsewhere. ``capability`` is what
     :func:`measured_capability` finds, unless given.
 
-    Raises ValueError for another name, and for a dtype that was asked for and that the device cannot train in.
+    Raises ValueError for another name, for a GPU where there is none, and for a dtype that was asked for and that the
+    device cannot train in.
     """
     if requested not in ("auto", *NAMES):
         raise ValueError(f"requested: expected 'auto', {', '.join(map(repr, NAMES))}, got {requested!r}.")
@@ -104,6 +107,10 @@ def choose_precision(
 def measured_capability(device: torch.device | str) -> Capability:
     """Try a small training step in each half precision on ``device``; on a CPU, also time bf16 against fp32."""
     device = torch.device(device)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(
+            f"device: expected one of this machine, got {device}, and PyTorch finds no GPU. Take 'cpu'."
+        )
     problems = {name: problem for name in ("bf16", "fp16") if (problem := _problem(device, NAMES[name]))}
     if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)

@@ -31,6 +31,12 @@ def test_fp16_on_a_device_without_autocast_is_refused():
         choose_precision("meta", "fp16")
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_a_gpu_that_is_not_there_is_refused():
+    with pytest.raises(ValueError, match=r"device: expected one of this machine, got cuda, .*no GPU"):
+        choose_precision("cuda")
+
+
 MODEL = nn.Linear(2, 1)
 SGD = torch.optim.SGD(MODEL.parameters(), lr=0.1)
 FP32 = choose_precision("cpu", "fp32")

@@ -73,6 +73,13 @@ def test_a_slow_dtype_that_is_asked_for_is_taken_and_called_slow():
     assert chosen.dtype == torch.bfloat16 and "0.2 times the speed of fp32" in chosen.why
 
 
+def test_fp32_turns_an_outer_autocast_off_and_needs_none_of_its_own():
+    with torch.autocast("cpu", torch.bfloat16), fp32().autocast():
+        assert (torch.ones(2, 2) @ torch.ones(2, 2)).dtype == torch.float32
+    with choose_precision("meta", "fp32").autocast():
+        assert torch.ones(2, device="meta").dtype == torch.float32
+
+
 def test_this_machine_is_measured():
     found = measured_capability("cpu")
     assert "bf16" in found.problems or (found.bf16_speed is not None and found.bf16_speed > 0)

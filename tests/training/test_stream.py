@@ -208,4 +208,5 @@ def test_the_state_is_small_and_plain():
 
 
 def test_a_model_may_have_more_rows_than_the_tokenizer_has_ids():
-    next(TokenStream(["one two three four five six"] * 3, batch_tokens=8, vocab_size=50_272))
+    stream = TokenStream(["one two three four five six"] * 3, batch_tokens=8, vocab_size=50_272)
+    assert next(stream).tokens.max() < stream.tokenizer.vocab_size < stream.vocab_size
