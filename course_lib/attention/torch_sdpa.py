@@ -93,6 +93,10 @@ def run(call: Call) -> tuple[Tensor, Tensor | None]:
     assert not isinstance(pieces, str), pieces
     call = call.with_positive_scale()
     if call.query.device.type == "cpu":
+        if not call.training and not call.return_lse and len(pieces) == 1:
+            out = _in_one_launch(call, pieces[0])
+            if out is not None:
+                return out, None
         out, lse = _apply_on_cpu(call, pieces)
         return out, _with_blind_rows(lse, pieces) if call.return_lse else None
     return _run_public(call, pieces), None
@@ -163,6 +167,42 @@ def _blind(mask: Tensor) -> Tensor:
     return (mask == NEG_INF).all(-1)
 
 
+def _in_one_launch(call: Call, piece: _Piece) -> Tensor | None:
+    """The output of a call that is one launch with no mask and no backward, as a decode step is: the kernel's own,
+    with nothing kept or copied. None if it takes more than that."""
+    groups, q_len = call.groups, call.query.shape[1]
+    split = _Split(groups, piece.causal, None, call.key.shape[1])
+    if piece.mask is not None or len(piece.queries) < q_len or (groups > 1 and not split.folds):
+        return None
+    query, key, value = _with_kernel_strides(call.query, call.key, call.value)
+    (q,) = split.by_kv_head(query.transpose(1, 2))
+    k, v = (take_keys(t, piece.keys).transpose(1, 2) for t in (key, value))
+    out, _ = _launch(q, k, v, piece.causal, None, call.scale)
+    if groups > 1:
+        out = out.unflatten(2, (groups, q_len)).flatten(1, 2)
+    return out.transpose(1, 2)
+
+
+def _with_kernel_strides(*tensors: Tensor) -> list[Tensor]:
+    # The kernel reads head_dim as if its stride were 1, whatever it is.
+    return [t if t.stride(-1) == 1 else t.contiguous() for t in tensors]
+
+
+def _launch(
+    query: Tensor, key: Tensor, value: Tensor, causal: bool, mask: Tensor | None, scale: float
+) -> tuple[Tensor, Tensor]:
+    """The kernel's output [batch, heads, rows, head_dim] and log-sum-exp [batch, heads, rows]."""
+    out, lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        query, key, value, 0.0, causal, attn_mask=mask, scale=scale
+    )
+    if mask is None and not causal:  # those that mask have been asked about NaN before
+        lost = _rows_lost_to_nan(query, key, out, lse)
+        if lost is not None:
+            out = out.masked_fill(lost[..., None], float("nan"))
+            lse = lse.masked_fill(lost, float("nan"))
+    return out, lse
+
+
 def _apply_on_cpu(call: Call, pieces: list[_Piece]) -> tuple[Tensor, Tensor]:
     masks = [piece.mask_tensor(call.query.dtype) for piece in pieces]
     if call.training:
@@ -179,8 +219,7 @@ class _FlashOnCPU(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, pieces, masks, scale, query, key, value):
-        # The kernel reads head_dim as if its stride were 1, whatever it is.
-        query, key, value = (t if t.stride(-1) == 1 else t.contiguous() for t in (query, key, value))
+        query, key, value = _with_kernel_strides(query, key, value)
         batch, q_len, num_heads, _ = query.shape
         covered = sum(len(p.queries) for p in pieces) == q_len
         out = query.new_empty(query.shape) if covered else query.new_zeros(query.shape)
@@ -192,14 +231,7 @@ class _FlashOnCPU(torch.autograd.Function):
             to_out = split.by_kv_head(out[:, rows].transpose(1, 2), copy=False)
             to_lse = split.by_kv_head(lse[:, :, rows], copy=False)
             for part, q in enumerate(split.by_kv_head(query[:, rows].transpose(1, 2))):
-                part_out, part_lse = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-                    q, k, v, 0.0, piece.causal, attn_mask=split.mask(part, q), scale=scale
-                )
-                if mask is None and not piece.causal:  # those that mask have been asked about NaN before
-                    lost = _rows_lost_to_nan(q, k, part_out, part_lse)
-                    if lost is not None:
-                        part_out = part_out.masked_fill(lost[..., None], float("nan"))
-                        part_lse = part_lse.masked_fill(lost, float("nan"))
+                part_out, part_lse = _launch(q, k, v, piece.causal, split.mask(part, q), scale)
                 to_out[part].copy_(part_out.view(to_out[part].shape))
                 to_lse[part].copy_(part_lse.view(to_lse[part].shape))
         ctx.pieces, ctx.scale = pieces, scale
@@ -219,7 +251,7 @@ class _FlashOnCPU(torch.autograd.Function):
 class _FlashOnCPUBackward(torch.autograd.Function):
     @staticmethod
     def forward(ctx, pieces, masks, scale, grad_out, query, key, value, out, lse):
-        grad_out = grad_out if grad_out.stride(-1) == 1 else grad_out.contiguous()
+        (grad_out,) = _with_kernel_strides(grad_out)
         groups = query.shape[2] // key.shape[2]
         # Segments do not overlap, so their gradients are written, once; only a cache's pages may be shared.
         runs = [p.keys for p in pieces if isinstance(p.keys, range)]
