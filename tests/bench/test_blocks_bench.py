@@ -131,8 +131,10 @@ def test_gradients_of_shared_heads_have_the_shape_of_the_shared_heads() -> None:
 
 
 def test_a_decode_step_with_32_kv_heads_computes_what_pytorchs_kernel_does() -> None:
-    ours = grouped.decode_steps(32, length=9, device="cpu")()
-    theirs = grouped.sdpa_decode_steps(length=9, device="cpu")()
+    (cache,), (other,) = (grouped.filled_caches(32, length=9, device="cpu") for _ in range(2))
+    newest = grouped.newest_token(32, device="cpu")
+    ours = grouped.decode_steps([cache], newest)()
+    theirs = grouped.sdpa_decode_steps(other, newest)()
     assert len(ours) == len(theirs) == grouped.STEPS
     for a, b in zip(ours, theirs, strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=1e-5)
@@ -146,7 +148,8 @@ def test_every_decode_step_reads_a_cache_of_the_length_named(monkeypatch: pytest
         return query
 
     monkeypatch.setattr(grouped, "attention", watched)
-    run = grouped.decode_steps(4, length=9, device="cpu")
+    caches = grouped.filled_caches(4, length=9, device="cpu")
+    run = grouped.decode_steps(caches, grouped.newest_token(4, device="cpu"))
     run()
     run()
     assert {(length, heads) for length, heads, _ in read} == {(9, 4)}
