@@ -148,7 +148,7 @@ def measure(bench: Comparison, *, length: int, cache_length: int, dtypes: list[t
         for peer in peers:
             bench.time(name, step, peer, training_step(peer, length, bench.device, dtype), **facts)
         facts |= {"length": cache_length, "steps": STEPS}
-        where = {"device": bench.device, "dtype": dtype}
+        where: dict[str, Any] = {"device": bench.device, "dtype": dtype}
         caches, newest = filled_caches(HEADS, length=cache_length, **where), newest_token(HEADS, **where)
         many = decode_steps(caches, newest)
         times = bench.time("decode, 32 kv heads", many, "sdpa", sdpa_decode_steps(caches[0], newest), **facts)
