@@ -24,6 +24,7 @@ import torch
 
 from course_lib.classroom import machine
 from course_lib.classroom.messages import current_language, say
+from course_lib.training.speed import half_speed
 
 GIB = 2**30
 XFORMERS_COMMAND = "pip install xformers==0.0.35 --no-deps"
@@ -172,8 +173,8 @@ def doctor(folder: str | os.PathLike[str] = ".") -> Report:
         disk=machine.disk(Path(folder).resolve()),
         gpus=gpus,
         half_speed={
-            "bf16": machine.half_speed(torch.bfloat16),
-            "fp16": machine.half_speed(torch.float16),
+            "bf16": half_speed(torch.bfloat16),
+            "fp16": half_speed(torch.float16),
         },
         xformers=xformers,
         font=machine.bangla_font(),

@@ -8,7 +8,6 @@ import os
 import platform
 import re
 import shutil
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -136,37 +135,6 @@ def gpus() -> tuple[Gpu, ...]:
         host = psutil.virtual_memory()
         found.append(Gpu("Apple GPU (MPS), memory shared with the CPU", "", host.total, host.available, True))
     return tuple(found)
-
-
-def half_speed(dtype: torch.dtype, *, size: int = 256, pairs: int = 9, budget: float = 1.0) -> float:
-    """How many times as fast as fp32 a matrix product in `dtype` runs on the CPU (0.01 where it is emulated).
-
-    The two are timed in turn and the ratio is taken pair by pair, since a machine's speed swings between
-    one moment and the next. Stops early, with what it has, after `budget` seconds.
-    """
-    wide = torch.randn(size, size, generator=torch.Generator().manual_seed(0))
-    narrow = wide.to(dtype)
-    started, ratios = time.perf_counter(), []
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # beside other busy programs, a second thread is waited for longer than it helps
-    try:
-        for _ in range(pairs + 1):
-            ratios.append(_product_seconds(wide) / _product_seconds(narrow))
-            if time.perf_counter() - started > budget:
-                break
-    finally:
-        torch.set_num_threads(threads)
-    return statistics.median(ratios[1:] or ratios)  # the first pair also sets the kernels up
-
-
-def _product_seconds(matrix: torch.Tensor) -> float:
-    """The quickest of three: a small product is easily held up by other programs."""
-    seconds = []
-    for _ in range(3):
-        begin = time.perf_counter()
-        torch.mm(matrix, matrix)
-        seconds.append(time.perf_counter() - begin)
-    return max(min(seconds), 1e-9)
 
 
 def disk(folder: Path, megabytes: int = 32) -> Disk:

@@ -15,8 +15,6 @@ halves at each overflow, whose step is skipped. Weights and optimiser stay in fp
 from __future__ import annotations
 
 import math
-import statistics
-import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -25,6 +23,8 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from .speed import half_speed
 
 NAMES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 PAYS = 1.3
@@ -121,7 +121,7 @@ def measured_capability(device: torch.device | str) -> Capability:
             )
         return Capability(properties.name, problems)
     if device.type == "cpu":
-        return Capability("this CPU", problems, None if "bf16" in problems else _speed_on_cpu(torch.bfloat16))
+        return Capability("this CPU", problems, None if "bf16" in problems else half_speed(torch.bfloat16))
     return Capability(f"device {device}", problems)
 
 
@@ -252,34 +252,6 @@ def _problem(device: torch.device, dtype: torch.dtype) -> str | None:
     except (RuntimeError, NotImplementedError, AssertionError) as error:
         return str(error).strip().split("\n")[0]
     return None
-
-
-def _speed_on_cpu(dtype: torch.dtype, *, size: int = 256, pairs: int = 9, budget: float = 1.0) -> float:
-    """How many times as fast as fp32 a matrix product runs: the median of ratios taken pair by pair, as a machine's
-    speed swings from one moment to the next. Stops after ``budget`` seconds with what it has.
-    """
-    wide = torch.randn(size, size, generator=torch.Generator().manual_seed(0))
-    narrow = wide.to(dtype)
-    threads, started, ratios = torch.get_num_threads(), time.perf_counter(), []
-    torch.set_num_threads(1)  # beside other busy programs a second thread is waited for longer than it helps
-    try:
-        for _ in range(pairs + 1):
-            ratios.append(_product_seconds(wide) / _product_seconds(narrow))
-            if time.perf_counter() - started > budget:
-                break
-    finally:
-        torch.set_num_threads(threads)
-    return statistics.median(ratios[1:] or ratios)  # the first pair sets the kernels up
-
-
-def _product_seconds(matrix: Tensor) -> float:
-    """The quickest of three: a small product is easily held up by other programs."""
-    seconds = []
-    for _ in range(3):
-        begin = time.perf_counter()
-        torch.mm(matrix, matrix)
-        seconds.append(time.perf_counter() - begin)
-    return max(min(seconds), 1e-9)
 
 
 def _name(dtype: torch.dtype) -> str:
