@@ -25,14 +25,18 @@ NEG_INF = float("-inf")
 TOP_LEFT, BOTTOM_RIGHT = "top-left", "bottom-right"
 
 
-def as_whole_number(name: str, value: Any) -> int:
-    """``value`` (an int, or NumPy's or a tensor's) as an int. Raises TypeError that names ``name`` if it is none."""
+def as_whole_number(name: str, value: Any, at_least: int | None = None) -> int:
+    """``value`` (an int, or NumPy's or a tensor's) as an int. Raises TypeError that names ``name`` if it is none, and
+    ValueError if it is below ``at_least``."""
     try:
-        if not isinstance(value, bool):
-            return operator.index(value)
+        number = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
-        pass
-    raise TypeError(f"{name}: expected a whole number, got {type(value).__name__} {value!r}.")
+        number = None
+    if number is None:
+        raise TypeError(f"{name}: expected a whole number, got {type(value).__name__} {value!r}.")
+    if at_least is not None and number < at_least:
+        raise ValueError(f"{name}: expected a whole number of at least {at_least}, got {number}.")
+    return number
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,7 @@ from course_lib.attention.bias import as_whole_number
 
 def checked_sizes(at_least: int = 1, **sizes: Any) -> tuple[int, ...]:
     """The sizes as ints. Raises TypeError or ValueError that names the first which is no whole number, or too small."""
-    checked = tuple(as_whole_number(name, size) for name, size in sizes.items())
-    for name, size in zip(sizes, checked, strict=True):
-        if size < at_least:
-            raise ValueError(f"{name}: expected a whole number of at least {at_least}, got {size}.")
-    return checked
+    return tuple(as_whole_number(name, size, at_least) for name, size in sizes.items())
 
 
 def check_groups(num_heads: int, num_kv_heads: int) -> None:

@@ -50,14 +50,16 @@ class GatedFeedForward(nn.Module):
         recompute: bool = False,
     ) -> None:
         super().__init__()
-        self.in_features = _size("in_features", in_features)
+        self.in_features = as_whole_number("in_features", in_features, 1)
         if isinstance(hidden_features, float):
             raise TypeError(
                 f"hidden_features: expected a whole number, got float {hidden_features}. "
                 "matched_hidden_features(dim) gives two thirds of a plain feed-forward's, rounded."
             )
-        self.hidden_features = _size("hidden_features", hidden_features)
-        self.out_features = self.in_features if out_features is None else _size("out_features", out_features)
+        self.hidden_features = as_whole_number("hidden_features", hidden_features, 1)
+        self.out_features = (
+            self.in_features if out_features is None else as_whole_number("out_features", out_features, 1)
+        )
         self.recompute = recompute
         self.w12 = nn.Linear(self.in_features, 2 * self.hidden_features, bias=bias)
         self.w3 = nn.Linear(self.hidden_features, self.out_features, bias=bias)
@@ -154,7 +156,7 @@ def matched_hidden_features(dim: int, *, expansion: float = 4, multiple_of: int 
     ``matched_hidden_features(4096, multiple_of=256)``. Raises TypeError or ValueError for a size that is no whole
     number or below 1, and for an expansion that is not above 0.
     """
-    dim, multiple_of = _size("dim", dim), _size("multiple_of", multiple_of)
+    dim, multiple_of = as_whole_number("dim", dim, 1), as_whole_number("multiple_of", multiple_of, 1)
     if isinstance(expansion, bool) or not isinstance(expansion, (int, float)):
         raise TypeError(
             f"expansion: expected a number such as 4, got {type(expansion).__name__} {expansion!r}."
@@ -167,13 +169,6 @@ def matched_hidden_features(dim: int, *, expansion: float = 4, multiple_of: int 
     # Fractions, because rounding up turns the smallest error of a float into a whole multiple.
     exact = Fraction(2, 3) * Fraction(expansion).limit_denominator(10**6) * dim
     return max(1, math.ceil(exact / multiple_of)) * multiple_of
-
-
-def _size(name: str, value: Any) -> int:
-    size = as_whole_number(name, value)
-    if size < 1:
-        raise ValueError(f"{name}: expected a whole number of at least 1, got {size}.")
-    return size
 
 
 def _name(dtype: torch.dtype) -> str:

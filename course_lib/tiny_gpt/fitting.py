@@ -277,5 +277,5 @@ def _check_limits(
         ("batch_tokens", batch_tokens, 2),
         ("context", context, 2),
     ):
-        if number is not None and as_whole_number(name, number) < least:
-            raise ValueError(f"{name}: expected a whole number of at least {least}, got {number}.")
+        if number is not None:
+            as_whole_number(name, number, least)

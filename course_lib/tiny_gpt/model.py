@@ -202,8 +202,7 @@ def _kind(value: Any) -> str:
 
 def _check_sizes(**sizes: Any) -> None:
     for name, size in sizes.items():
-        if as_whole_number(name, size) < 1:
-            raise ValueError(f"{name}: expected a whole number of at least 1, got {size}.")
+        as_whole_number(name, size, 1)
 
 
 def _check_heads(dim: int, num_heads: int, num_kv_heads: int) -> None:

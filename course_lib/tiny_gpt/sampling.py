@@ -114,8 +114,7 @@ def _check(
             f"tokenizer: expected the {model.vocab_size} ids of the model's vocabulary, got one of "
             f"{tokenizer.vocab_size}. Pass the tokenizer that the model was trained with."
         )
-    if as_whole_number("max_new_tokens", max_new_tokens) < 0:
-        raise ValueError(f"max_new_tokens: expected a whole number of at least 0, got {max_new_tokens}.")
+    as_whole_number("max_new_tokens", max_new_tokens, 0)
     if isinstance(temperature, bool) or not isinstance(temperature, (int, float)):
         raise TypeError(f"temperature: expected a number, got {type(temperature).__name__} {temperature!r}.")
     if not 0 <= temperature < math.inf:

@@ -77,12 +77,8 @@ def learning_rate(step: int, *, peak: float, steps: int, warm_up: int = 0, floor
 
     Raises ValueError for a negative step, no steps, a warm-up over the run, and a floor outside of 0 to 1.
     """
-    step, steps, warm_up = (
-        as_whole_number(name, value)
-        for name, value in (("step", step), ("steps", steps), ("warm_up", warm_up))
-    )
-    if step < 0:
-        raise ValueError(f"step: expected a whole number of at least 0, got {step}.")
+    step = as_whole_number("step", step, 0)
+    steps, warm_up = as_whole_number("steps", steps), as_whole_number("warm_up", warm_up)
     if steps < 1:
         raise ValueError(f"steps: expected at least 1, got {steps}.")
     if not 0 <= warm_up <= steps:

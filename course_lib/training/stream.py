@@ -84,23 +84,23 @@ class TokenStream:
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
-        self.batch_tokens = _at_least(2, "batch_tokens", batch_tokens)
-        self.context = self.batch_tokens if context is None else _at_least(2, "context", context)
+        self.batch_tokens = as_whole_number("batch_tokens", batch_tokens, 2)
+        self.context = self.batch_tokens if context is None else as_whole_number("context", context, 2)
         if self.context > self.batch_tokens:
             raise ValueError(
                 f"context: expected at most batch_tokens, {batch_tokens}, got {context}. A batch holds at least one "
                 "part of that length: raise batch_tokens, or shorten the context."
             )
-        self.buffer_size = _at_least(1, "buffer_size", buffer_size)
+        self.buffer_size = as_whole_number("buffer_size", buffer_size, 1)
         self.seed = as_whole_number("seed", seed)
-        self.passes = None if passes is None else _at_least(1, "passes", passes)
-        self.world_size = _at_least(1, "world_size", world_size)
+        self.passes = None if passes is None else as_whole_number("passes", passes, 1)
+        self.world_size = as_whole_number("world_size", world_size, 1)
         self.rank = as_whole_number("rank", rank)
         if not 0 <= self.rank < self.world_size:
             raise ValueError(f"rank: expected 0 to {self.world_size - 1}, below world_size, got {rank}.")
         self.tokenizer = load_tokenizer() if tokenizer is None else tokenizer
         self.vocab_size = (
-            self.tokenizer.vocab_size if vocab_size is None else _at_least(1, "vocab_size", vocab_size)
+            self.tokenizer.vocab_size if vocab_size is None else as_whole_number("vocab_size", vocab_size, 1)
         )
         if self.tokenizer.vocab_size > self.vocab_size:
             raise ValueError(
@@ -297,13 +297,6 @@ def _checksum(parts: Sequence[Part]) -> int:
     for part in parts:
         checksum = zlib.crc32(part.ids.numpy().tobytes(), checksum)
     return checksum
-
-
-def _at_least(least: int, name: str, value: Any) -> int:
-    number = as_whole_number(name, value)
-    if number < least:
-        raise ValueError(f"{name}: expected a whole number of at least {least}, got {value}.")
-    return number
 
 
 def _checked_documents(documents: Any) -> Iterable[Any] | Callable[[], Iterable[Any]]:
