@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from allocations import LargestTensor, peak_bytes
 from torch import Tensor
-from torch.profiler import ProfilerActivity, profile
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from course_lib.alibi import ALiBi, alibi_slopes
 from course_lib.attention import Causal, Grid, KeyPadding, Segments, attention, available_backends
@@ -20,37 +17,6 @@ from course_lib.packing import Packed
 from .oracle import randn
 
 HEADS, WIDTH = 4, 16
-
-
-class LargestTensor(TorchDispatchMode):
-    """Notes the most memory that any tensor which an operation returns keeps alive, in float32 numbers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.entries = 0
-        self.operation = ""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(result):
-            if isinstance(leaf, Tensor) and leaf.device.type == "cpu":
-                entries = leaf.untyped_storage().nbytes() // 4
-                if entries > self.entries:
-                    self.entries, self.operation = entries, str(func)
-        return result
-
-
-def peak_bytes(work: Callable[[], object]) -> int:
-    """The most memory that PyTorch's CPU allocator held during `work` above what it held before."""
-    gc.collect()
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as prof:
-        work()
-    held = peak = 0
-    events = [e for e in prof.profiler.kineto_results.events() if e.name() == "[memory]"]
-    for event in sorted(events, key=lambda e: e.start_ns()):
-        held += event.nbytes()
-        peak = max(peak, held)
-    return peak
 
 
 def left_padded(n: int) -> KeyPadding:
@@ -90,7 +56,8 @@ def test_no_tensor_of_a_score_matrix_is_made_forward_or_backward(
     work = step(backend, n, BIASES[name](n), dtype)
     with LargestTensor() as watch:
         work()
-    assert watch.entries <= n * n // 4, f"{watch.operation} made a tensor of {watch.entries / n / n:.2f} n²"
+    numbers = watch.bytes // 4  # of float32, in which tiles are made
+    assert numbers <= n * n // 4, f"{watch.operation} made a tensor of {numbers / n / n:.2f} n²"
 
 
 @pytest.mark.parametrize("name", ["causal", "packed", "padding", "many documents"])

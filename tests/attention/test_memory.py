@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from allocations import LargestTensor, peak_bytes
 from torch import Tensor
-from torch.profiler import ProfilerActivity, profile
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from course_lib.attention import Causal, KeyPadding, Segments, attention
 
@@ -21,45 +18,10 @@ from .test_custom_bias import SlopedDistance
 HEADS, WIDTH = 2, 16
 
 
-class LargestTensor(TorchDispatchMode):
-    """Notes the most entries of any tensor that an operation returns with memory of its own."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.entries = 0
-        self.operation = ""
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(result):
-            # Counted by storage: a view of four entries may keep millions alive, an expanded one has few.
-            if isinstance(leaf, Tensor) and leaf.device.type == "cpu":
-                entries = leaf.untyped_storage().nbytes() // leaf.element_size()
-                if entries > self.entries:
-                    self.entries, self.operation = entries, str(func)
-        return result
-
-
 def largest_tensor(work: Callable[[], object]) -> tuple[int, str]:
     with LargestTensor() as watch:
         work()
     return watch.entries, watch.operation
-
-
-def peak_bytes(work: Callable[[], object]) -> int:
-    """The most memory that PyTorch's CPU allocator held during `work` above what it held before.
-
-    Unlike a look at tensors this sees what kernels allocate inside.
-    """
-    gc.collect()
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as prof:
-        work()
-    held = peak = 0
-    events = [e for e in prof.profiler.kineto_results.events() if e.name() == "[memory]"]
-    for event in sorted(events, key=lambda e: e.start_ns()):
-        held += event.nbytes()
-        peak = max(peak, held)
-    return peak
 
 
 def naive(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
