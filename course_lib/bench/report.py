@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from course_lib.classroom.atomic import write_atomically
+from course_lib.atomic import write_atomically
 
 WIDTH_OF_A_LOG = 120  # in characters: a pipe has no width of its own
 

@@ -5,8 +5,8 @@ import re
 import unicodedata
 from pathlib import Path
 
+from course_lib.atomic import write_atomically
 from course_lib.classroom import svg
-from course_lib.classroom.atomic import write_atomically
 from course_lib.classroom.messages import say
 from course_lib.classroom.widgets import Card, card, entry
 from course_lib.text import Piece, Tokenizer, graphemes

@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from course_lib.classroom.atomic import write_atomically
+from course_lib.atomic import write_atomically
 from course_lib.classroom.notebooks import course
 from course_lib.classroom.notebooks.execute import CELL_TIMEOUT, Failure, execute, read
 from course_lib.classroom.notebooks.lesson_file import LessonFile

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from course_lib.classroom.atomic import write_atomically
+from course_lib.atomic import write_atomically
 from course_lib.classroom.notebooks import check, course
 from course_lib.classroom.notebooks.execute import CELL_TIMEOUT, execute, read
 from course_lib.classroom.notebooks.normalise import normalise, to_text

@@ -20,7 +20,7 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
-from course_lib.classroom.atomic import write_atomically
+from course_lib.atomic import write_atomically
 from course_lib.classroom.notebooks import course
 from course_lib.classroom.notebooks.execute import CELL_TIMEOUT, Execution, execute, read
 from course_lib.classroom.notebooks.exercise_cell import NotAnExerciseCell, find_stub
