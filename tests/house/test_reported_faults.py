@@ -11,6 +11,7 @@ import pytest
 
 ATTENTION, NOTEBOOKS = "tests/attention", "tests/notebooks"
 PACKING, GQA, ALIBI = "tests/packing", "tests/gqa", "tests/alibi"
+TRAINING = "tests/training"
 FAULTS = {
     1: (
         "a reference that forgets to swap heads and sequence agrees on square shapes",
@@ -71,11 +72,18 @@ FAULTS = {
         "sequences beyond 32,768 tokens",
         f"{ATTENTION}/test_long_sequences.py::test_a_window_beyond_32768_tokens_forward_and_backward",
     ),
+    13: (
+        "fp16 without a GradScaler, bf16 on a GPU that lacks it, clipping before unscaling",
+        f"{TRAINING}/test_precision.py::test_auto_takes_the_best_that_was_measured_and_says_why",
+        f"{TRAINING}/test_precision.py::test_a_step_with_inf_halves_the_scale_and_changes_nothing_else",
+        f"{TRAINING}/test_precision.py::test_clipping_sees_the_gradient_without_its_scale",
+    ),
     14: (
         "a loss that counts padding or predicts the next document's first token",
         f"{PACKING}/test_batches.py::test_no_target_lies_in_the_next_document",
         f"{PACKING}/test_batches.py::test_the_loss_counts_no_document_end",
         "tests/tiny_gpt/test_model.py::test_targets_of_the_packed_loss_never_cross_a_boundary",
+        f"{TRAINING}/test_stream.py::test_a_pass_asks_for_every_target_once_whatever_the_lengths",
     ),
     27: (
         "numbers that differ between machines, warnings with a process id, pip logs in outputs",
