@@ -1,4 +1,4 @@
-"""What a run of training is, as one object: the model, the text, how long, how fast, in what precision, written where."""
+"""What a run of training is, as one object: model, text, length, pace, precision, and where it is written."""
 
 from __future__ import annotations
 
@@ -137,7 +137,8 @@ class TrainConfig:
     def _check_sources(self) -> None:
         if self.data is None or isinstance(self.data, (bytes, int, float)):
             raise TypeError(
-                f'data: expected "course", a path, a list of documents or a function that opens them, got {self.data!r}.'
+                'data: expected "course", a path, a list of documents or a function that opens them, got '
+                f"{self.data!r}."
             )
         if self.tokenizer is not None and not isinstance(self.tokenizer, (Tokenizer, str, Path)):
             raise TypeError(
