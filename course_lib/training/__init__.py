@@ -1,11 +1,14 @@
 """Training in mixed precision on packed rows (lessons 07 and 08).
 
+run         train(TrainConfig(model=..., steps=400)) -> TrainResult · evaluate(model, documents)
 loss        chunked_cross_entropy(hidden, head_weight, targets)
 stream      TokenStream(documents, batch_tokens=...)
 precision   choose_precision(device) · optimization_step(losses, optimizer, precision)
 optimizer   adamw(model, lr) · learning_rate(step, ...) · accumulation_weights(targets)
 """
 
+from .config import TrainConfig
+from .evaluate import evaluate
 from .loss import chunked_cross_entropy
 from .optimizer import accumulation_weights, adamw, decay_groups, learning_rate, set_learning_rate
 from .precision import (
@@ -16,20 +19,27 @@ from .precision import (
     measured_capability,
     optimization_step,
 )
+from .result import StepRecord, TrainResult
+from .run import train
 from .stream import TokenStream
 
 __all__ = [
     "Capability",
     "Precision",
+    "StepRecord",
     "StepReport",
     "TokenStream",
+    "TrainConfig",
+    "TrainResult",
     "accumulation_weights",
     "adamw",
     "choose_precision",
     "chunked_cross_entropy",
     "decay_groups",
+    "evaluate",
     "learning_rate",
     "measured_capability",
     "optimization_step",
     "set_learning_rate",
+    "train",
 ]

@@ -21,6 +21,7 @@ class RowLoss(nn.Module):
     def __init__(self, model: GPT, *, chunked: bool = True) -> None:
         super().__init__()
         self.model = model
+        self.training = model.training
         self.chunked = chunked
 
     def forward(

@@ -108,7 +108,7 @@ class TokenStream:
                 ": the model would have no row for some of them. Build the model for this tokenizer, or load the one "
                 "it was trained with."
             )
-        self._documents = _checked_documents(documents)
+        self._documents = checked_documents(documents)
         self._told_of_a_split = False
         self._restart(0)
         self.batches = 0
@@ -219,7 +219,7 @@ class TokenStream:
             document = next(self._source, _END)
             if document is _END:
                 break
-            self._buffer += self._parts(self._read, document)
+            self._buffer += self.parts(self._read, document)
             self._read += 1
         if not self._buffer:
             return None
@@ -230,7 +230,8 @@ class TokenStream:
         self._buffer[index], self._buffer[-1] = self._buffer[-1], self._buffer[index]
         return self._buffer.pop()
 
-    def _parts(self, number: int, document: Any) -> list[Part]:
+    def parts(self, number: int, document: Any) -> list[Part]:
+        """What of ``document``, which is called ``number``, goes into rows: it, or where it is too long its parts."""
         ids = self._ids(number, document)
         starts = range(0, len(ids) - 1, self.context - 1)
         if len(starts) > 1 and not self._told_of_a_split:
@@ -271,7 +272,7 @@ class TokenStream:
             for number, document in enumerate(islice(self._opened(), read)):
                 seen += 1
                 if number in wanted:
-                    found |= {(number, part.part): part for part in self._parts(number, document)}
+                    found |= {(number, part.part): part for part in self.parts(number, document)}
             self._told_of_a_split = told
         return [found[place] for place in places if place in found] if seen == read else None
 
@@ -299,7 +300,7 @@ def _checksum(parts: Sequence[Part]) -> int:
     return checksum
 
 
-def _checked_documents(documents: Any) -> Iterable[Any] | Callable[[], Iterable[Any]]:
+def checked_documents(documents: Any) -> Iterable[Any] | Callable[[], Iterable[Any]]:
     if isinstance(documents, (str, bytes)) or getattr(documents, "text", None) is not None:
         raise TypeError(
             f"documents: expected a list of texts, Documents or token ids, got one {type(documents).__name__}. A "

@@ -1,0 +1,105 @@
+"""All that a run needs, made from its config: whatever does not fit is found out here, before anything is written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from course_lib.models import GPT
+from course_lib.packing import PackedBatch
+from course_lib.text import Tokenizer, load_tokenizer
+
+from .config import TrainConfig
+from .evaluate import HELD_OUT_TOKENS, rows_of
+from .held_out import Split, split_documents
+from .optimizer import adamw
+from .parallel import Processes, wrap
+from .precision import NAMES, Precision, choose_precision
+from .result import StepRecord
+from .row_loss import RowLoss
+from .stream import TokenStream
+
+
+@dataclass(eq=False)
+class Run:
+    """A run between two steps. ``wrapped`` is ``row_loss`` as the engine of several processes calls it."""
+
+    config: TrainConfig
+    group: Processes
+    tokenizer: Tokenizer
+    split: Split
+    held_out_rows: list[PackedBatch]
+    precision: Precision
+    stream: TokenStream
+    model: GPT
+    row_loss: RowLoss
+    wrapped: nn.Module
+    optimizer: torch.optim.Optimizer
+    step: int = 0
+    """Steps done."""
+    records: list[StepRecord] = field(default_factory=list)
+    held_out: list[tuple[int, float]] = field(default_factory=list)
+
+
+def set_up(config: TrainConfig, group: Processes) -> Run:
+    """Read the documents once, choose the precision, build the model. Raises what is said of them."""
+    if config.rows_per_step % group.world_size:
+        raise ValueError(
+            f"rows_per_step: expected a multiple of the {group.world_size} processes, which share the rows of a step, "
+            f"got {config.rows_per_step}. Start another number of processes, or set it to "
+            f"{-(-config.rows_per_step // group.world_size) * group.world_size}."
+        )
+    tokenizer = config.tokenizer
+    if not isinstance(tokenizer, Tokenizer):
+        tokenizer = load_tokenizer() if tokenizer is None else Tokenizer.load(tokenizer)
+    precision = precision_of(config.precision, group)
+    split = split_documents(config.data, config.held_out, seed=config.seed)
+    cut = {
+        "batch_tokens": config.batch_tokens,
+        "context": config.context_length,
+        "tokenizer": tokenizer,
+        "vocab_size": config.model.vocab_size,
+    }
+    stream = TokenStream(
+        split.training, seed=config.seed, rank=group.rank, world_size=group.world_size, **cut
+    )
+    start = stream.state_dict()
+    next(stream)  # a corpus smaller than a row shows now
+    stream.load_state_dict(start)
+    held_out_rows = rows_of(split.held_out, most_tokens=HELD_OUT_TOKENS, **cut) if split.held_out else []
+
+    model = GPT(config.model, seed=config.seed).to(group.device)
+    row_loss = RowLoss(model, chunked=config.chunked_loss)
+    if config.compile:
+        # Layer by layer: they are alike, so that one compilation serves all.
+        for layer in model.layers:
+            layer.compile()
+    wrapped = wrap(row_loss, config.engine, group)
+    optimizer = adamw(
+        model,
+        config.learning_rate,
+        weight_decay=config.weight_decay,
+        decay_embeddings=config.decay_embeddings,
+        betas=config.betas,
+        fused=config.fused,
+    )
+    return Run(
+        config, group, tokenizer, split, held_out_rows, precision, stream, model, row_loss, wrapped, optimizer
+    )
+
+
+def precision_of(requested: str, group: Processes) -> Precision:
+    """The same on all processes: what is measured of a device may differ from one to the next."""
+    try:
+        found = choose_precision(group.device, requested)
+    except ValueError as error:
+        raise ValueError(str(error).replace("requested:", "precision:", 1)) from None
+    first = group.gather(name_of(found))[0]
+    return found if first == name_of(found) else choose_precision(group.device, first)
+
+
+def name_of(precision: Precision) -> str:
+    """ "fp32", "bf16" or "fp16"."""
+    return next(name for name, dtype in NAMES.items() if dtype == precision.dtype)
