@@ -58,7 +58,7 @@ def write_model(
         with tempfile.TemporaryDirectory(prefix=".saving-", dir=folder, ignore_cleanup_errors=True) as part:
             for name, write in contents.items():
                 write(Path(part) / name)
-                _to_disk(Path(part) / name)
+                to_disk(Path(part) / name)
             for name in contents:
                 os.replace(Path(part) / name, folder / name)
     except BaseException as error:
@@ -204,6 +204,7 @@ def _write_text(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8", newline="\n")
 
 
-def _to_disk(path: Path) -> None:
+def to_disk(path: Path) -> None:
+    """Let the content of a file survive a power cut."""
     with path.open("rb+") as file:
         os.fsync(file.fileno())

@@ -26,7 +26,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
 from course_lib.models import GPT
@@ -129,9 +129,9 @@ def processes(device: torch.device | str = "auto") -> Iterator[Processes]:
     store: dist.Store | None = None
     if not dist.is_initialized():
         store, rank, world_size = next(iter(dist.rendezvous("env://")))
-        on_gpu = {"device_id": group.device} if group.device.type == "cuda" else {}
+        gpu = group.device if group.device.type == "cuda" else None
         own = dist.PrefixStore("course_lib/exchange", store)
-        dist.init_process_group(group.backend, store=own, rank=rank, world_size=world_size, **on_gpu)
+        dist.init_process_group(group.backend, store=own, rank=rank, world_size=world_size, device_id=gpu)
     try:
         yield group
     except BaseException as error:
@@ -161,7 +161,8 @@ def wrap(module: nn.Module, engine: str, group: Processes) -> nn.Module:
     mesh = init_device_mesh(group.device.type, (group.world_size,))
     for layer in [part for part in module.modules() if isinstance(part, Layer)]:
         fully_shard(layer, mesh=mesh)
-    return fully_shard(module, mesh=mesh)
+    fully_shard(module, mesh=mesh)
+    return module
 
 
 @contextmanager
@@ -180,6 +181,17 @@ def accumulating(wrapped: nn.Module, *, last: bool) -> Iterator[None]:
 def whole(tensor: Tensor) -> Tensor:
     """A tensor with all its shares, fetched from the other processes where it is cut; itself otherwise."""
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def shared_as(cut: Tensor, tensor: Tensor) -> Tensor:
+    """The share of a whole ``tensor`` that this process has of ``cut``, which is of its shape; itself where not cut.
+
+    Each process brings the whole tensor, so nothing is exchanged.
+    """
+    if not isinstance(cut, DTensor):
+        return tensor
+    whole_here = tensor.to(cut.to_local().device)
+    return distribute_tensor(whole_here, cut.device_mesh, cut.placements, src_data_rank=None)
 
 
 def gathered(model: GPT) -> GPT:

@@ -110,7 +110,7 @@ def test_saving_over_a_model_replaces_it_and_leaves_other_files_alone(tmp_path: 
 
 
 @pytest.mark.parametrize("interruption", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-@pytest.mark.parametrize("step", ["save_file", "_write_text", "_to_disk"])
+@pytest.mark.parametrize("step", ["save_file", "_write_text", "to_disk"])
 def test_an_interrupted_save_leaves_the_older_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, interruption: BaseException
 ) -> None:
@@ -131,7 +131,7 @@ def test_an_interrupted_first_save_leaves_no_folder(tmp_path: Path, monkeypatch:
     def interrupted(*arguments: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(checkpoint, "_to_disk", interrupted)
+    monkeypatch.setattr(checkpoint, "to_disk", interrupted)
     with pytest.raises(KeyboardInterrupt):
         small().save(tmp_path / "model")
     assert not (tmp_path / "model").exists()
