@@ -24,6 +24,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from .parallel import ONE, Processes, whole
 from .speed import half_speed
 
 NAMES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -131,12 +132,16 @@ def optimization_step(
     precision: Precision,
     *,
     max_norm: float | None = 1.0,
+    processes: Processes = ONE,
 ) -> StepReport:
     """One step of ``optimizer``: scale, backward, unscale, clip to ``max_norm``, step, update the scale.
 
     ``losses``: one, or those of several micro-batches, already weighted so that their sum is the loss of all. Given
     by a generator, each is differentiated before the next is computed, and its graph is freed. Gradients from before
     are dropped. ``max_norm`` None does not clip.
+
+    Several ``processes`` take the step together, each with as many losses of its own, which sum to the loss of all
+    once they are averaged over the processes. Norm, verdicts and report are then the same on each of them.
 
     Under loss scaling a gradient that is not finite skips the step: weights and optimiser stay, the scale is halved.
     Raises FloatingPointError, and takes no step, for a loss that is not finite, for such a gradient without loss
@@ -154,7 +159,7 @@ def optimization_step(
             "the model in fp32 (model.float()): autocast converts where it pays."
         )
     optimizer.zero_grad(set_to_none=True)
-    loss = _backward([losses] if isinstance(losses, Tensor) else losses, scaler)
+    loss = _backward([losses] if isinstance(losses, Tensor) else losses, scaler, processes)
     gradients = [p.grad for p in parameters if p.grad is not None]
     if not gradients:
         raise ValueError(
@@ -164,7 +169,7 @@ def optimization_step(
     scale = scaler.get_scale() if scaler else 1.0
     if scaler:
         scaler.unscale_(optimizer)
-    norm = torch.nn.utils.get_total_norm(gradients)
+    norm = whole(torch.nn.utils.get_total_norm(gradients))
     length = norm.item()
     overflowed = not math.isfinite(length)
     if overflowed and scaler is None:
@@ -185,14 +190,15 @@ def optimization_step(
     return StepReport(loss, length, clipped, overflowed, scale)
 
 
-def _backward(losses: Iterable[Tensor], scaler: torch.amp.GradScaler | None) -> float:
-    """The gradients of all losses, scaled; returns the sum of the losses."""
+def _backward(losses: Iterable[Tensor], scaler: torch.amp.GradScaler | None, processes: Processes) -> float:
+    """The gradients of all losses, scaled; returns the sum of the losses, averaged over the processes."""
     total = 0.0
     for number, loss in enumerate(losses):
         if not isinstance(loss, Tensor) or loss.dim() != 0:
             came = f"shape {list(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
             raise TypeError(f"losses: expected scalar tensors, got {came} as number {number}.")
-        value = loss.item()
+        # Together before anyone judges: who stopped alone would leave the others waiting in the backward.
+        value = processes.total(loss.item())[0] / processes.world_size
         if not math.isfinite(value):
             _stop("loss", value, "No loss scale mends that: look at the batch, and at the learning rate.")
         (scaler.scale(loss) if scaler else loss).backward()
