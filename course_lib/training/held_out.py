@@ -10,6 +10,7 @@ import hashlib
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +26,29 @@ SUFFIXES = (".txt", ".jsonl")
 
 @dataclass(frozen=True)
 class Split:
-    """``training()`` opens what is trained on. ``held_out`` is the rest, in an order of its own hash. ``documents``
-    and ``checksum`` are of both together, ``languages`` those that the documents name."""
+    """``training()`` opens what is trained on. ``held_out`` is the rest, in the order of its hashes. ``documents``,
+    their number, and ``checksum`` are of both together, ``languages`` those that the documents name."""
 
-    training: Callable[[], Iterator[Any]]
+    opened: Callable[[], Iterable[Any]]
+    is_held_out: Callable[[Any], bool]
     held_out: tuple[Any, ...]
     documents: int
     checksum: str
     languages: tuple[str, ...]
+
+    def training(self) -> Iterator[Any]:
+        """The documents to train on, opened anew."""
+        return (document for document in self.opened() if not self.is_held_out(document))
+
+    def names(self, numbers: Iterable[int]) -> list[str]:
+        """What to call these documents of ``training()``: their id, or where they stand in the data."""
+        wanted = set(numbers)
+        trained = ((place, d) for place, d in enumerate(self.opened()) if not self.is_held_out(d))
+        return [
+            getattr(document, "id", f"documents[{place}]")
+            for number, (place, document) in enumerate(trained)
+            if number in wanted
+        ]
 
 
 def split_documents(data: Any, share: float, *, seed: int = 0) -> Split:
@@ -42,32 +58,34 @@ def split_documents(data: Any, share: float, *, seed: int = 0) -> Split:
     """
     opened = open_documents(data)
     total, running = 0, hashlib.blake2b(digest_size=8)
-    lowest: int | None = None
     held: list[tuple[int, Any]] = []
-    first: tuple[int, Any] | None = None
-    languages: dict[str, None] = {}
+    lowest: list[tuple[int, Any]] = []
+    languages: set[str] = set()
     for document in opened():
-        place = _place(document, seed)
         total += 1
+        place = _place(document, seed)
         running.update(place.to_bytes(8, "big"))
-        languages |= {language: None for language in [getattr(document, "language", None)] if language}
+        languages.update(filter(None, [getattr(document, "language", None)]))
         if place < share * 2**64:
             held.append((place, document))
-        if lowest is None or place < lowest:
-            lowest, first = place, (place, document)
-    if first is None or lowest is None:
+        if not lowest or place < lowest[0][0]:
+            lowest = []
+        if not lowest or place == lowest[0][0]:
+            lowest.append((place, document))  # a document and its copies
+    if not total:
         raise ValueError("data: expected at least one document, got none.")
     if share and not held:
-        held.append(first)
-    bound = max((place for place, _ in held), default=-1)
-    if sum(_place(document, seed) <= bound for document in opened()) == total:
+        held = lowest
+    if len(held) == total:
         raise ValueError(
             f"data: expected at least two different documents, one to train on and one to hold out, got {total}. Add "
             "text, or set held_out=0 to train on all of it and see no held-out loss."
         )
-    held.sort(key=lambda entry: entry[0])
+    held.sort(key=itemgetter(0))
+    bound = held[-1][0] if held else -1
     return Split(
-        training=lambda: (document for document in opened() if _place(document, seed) > bound),
+        opened=opened,
+        is_held_out=lambda document: _place(document, seed) <= bound,
         held_out=tuple(document for _, document in held),
         documents=total,
         checksum=running.hexdigest(),

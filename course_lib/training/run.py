@@ -1,28 +1,29 @@
-"""The training loop: ``train(TrainConfig(model=..., steps=400))``.
+"""The training loop: ``result = train(TrainConfig(model=..., steps=400, output="my_run"))``.
 
-A step takes ``rows_per_step`` packed rows from the stream, computes their losses one row after the other, each weighted
-by its share of the targets, and lets AdamW take one step. Between steps the model is evaluated on text that it is not
-trained on, and written to disk, so that a run that is stopped at any moment goes on as if it had not been.
+Between steps the model is evaluated on text that it is not trained on, and written to disk, so that a run that is
+stopped at any moment goes on as if it had not been.
+
+    set_up     config -> documents, precision, model, optimiser        step       rows, losses, gradients, AdamW
+    output     the folder: log, checkpoints, curves, model             evaluate   the held-out loss
+    display    what is shown on the way                                parallel   several processes
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
-from torch import Tensor
-
-from course_lib.packing import NO_TARGET, PackedBatch, next_token_targets
 
 from .config import TrainConfig
+from .display import Display
 from .evaluate import mean_loss
-from .optimizer import accumulation_weights, learning_rate, set_learning_rate
-from .parallel import accumulating, gathered, processes
-from .precision import optimization_step
+from .interrupt import StopRequest, stop_request
+from .output import Output, check_output
+from .parallel import gathered, processes
 from .progress import PeakMemory
 from .result import StepRecord, TrainResult
 from .set_up import Run, set_up
+from .step import take_step
 
 
 @torch.enable_grad()
@@ -33,72 +34,82 @@ def train(
     progress: bool = True,
     on_step: Callable[[StepRecord], None] | None = None,
 ) -> TrainResult:
-    """Train a GPT as ``config`` says."""
+    """Train a GPT as ``config`` says. Under ``torchrun``, every process calls it.
+
+    With ``config.output``, what is done is written there, and the same call goes on where the run in that folder
+    stopped, with the losses that it would have had: to the bit on as many threads of the same machine. ``resume`` False
+    refuses a folder that holds a run. ``progress`` shows what happens; ``on_step`` is called after every step, on
+    every process, and may raise to end the run.
+
+    Ctrl-C ends the run after the step at work: what was learned is kept (``result.interrupted``), and written.
+
+    Raises ValueError, TypeError or OSError before the first step for whatever does not fit; FloatingPointError, with
+    the weights as before that step, for a loss or gradient that is not finite; OSError for a disk that runs full. What
+    was written stays.
+    """
     if not isinstance(config, TrainConfig):
         raise TypeError(f"config: expected a TrainConfig, got {type(config).__name__} {config!r}.")
-    with processes(config.device) as group:
+    with processes(config.device) as group, stop_request(tell=progress and group.first) as stop:
+        group.on_first(lambda: check_output(config, resume))
         run = set_up(config, group)
-        memory = PeakMemory(group.device)
-        run.wrapped.train()
-        if config.is_evaluated(0):
-            run.held_out.append((0, mean_loss(run.wrapped, run.held_out_rows, run.precision, group)))
-        while run.step < config.steps:
-            record = take_step(run, memory)
-            run.records.append(record)
-            if config.is_evaluated(run.step):
-                loss = mean_loss(run.wrapped, run.held_out_rows, run.precision, group)
-                run.held_out.append((run.step, loss))
-            if on_step is not None:
-                on_step(record)
+        output = Output(run)
+        try:
+            resumed_from = output.open()
+            display = Display(run, shown=progress)
+            display.start(resumed_from)
+            try:
+                interrupted = _steps(run, output, display, stop, on_step)
+            finally:
+                display.close()
+            if not interrupted:
+                output.finish()
+        finally:
+            output.close()
         return TrainResult(
-            gathered(run.model).eval(), config, tuple(run.records), tuple(run.held_out), run.precision
+            model=gathered(run.model).eval(),
+            config=config,
+            records=tuple(run.records),
+            held_out=tuple(run.held_out),
+            precision=run.precision,
+            output=config.folder,
+            resumed_from=resumed_from,
+            interrupted=interrupted,
         )
 
 
-def take_step(run: Run, memory: PeakMemory) -> StepRecord:
-    """The next step of ``run``: rows, losses, gradients, optimiser."""
-    config, group = run.config, run.group
-    started = time.perf_counter()
-    rows = [next(run.stream) for _ in range(config.rows_per_step // group.world_size)]
-    targets = [next_token_targets(row) for row in rows]
-    own = [int((wanted != NO_TARGET).sum()) for wanted in targets]
-    counts = group.gather(own)
-    tokens = int(group.total(sum(row.tokens.numel() for row in rows))[0])
-    weights = accumulation_weights([count for each in counts for count in each])
-    mine = weights[group.rank * len(rows) : (group.rank + 1) * len(rows)]
-    rate = learning_rate(
-        run.step,
-        peak=config.learning_rate,
-        steps=config.steps,
-        warm_up=config.warm_up_steps,
-        floor=config.floor,
-    )
-    set_learning_rate(run.optimizer, rate)
-    report = optimization_step(
-        _losses(run, rows, targets, mine), run.optimizer, run.precision, max_norm=config.max_norm
-    )
-    run.step += 1
-    return StepRecord(
-        step=run.step,
-        loss=report.loss,
-        learning_rate=rate,
-        norm=report.norm,
-        loss_scale=report.loss_scale,
-        skipped=report.skipped,
-        targets=sum(map(sum, counts)),
-        tokens=tokens,
-        seconds=time.perf_counter() - started,
-        memory=memory.bytes(),
-    )
+def _steps(
+    run: Run,
+    output: Output,
+    display: Display,
+    stop: StopRequest,
+    on_step: Callable[[StepRecord], None] | None,
+) -> bool:
+    """All steps that are left, with evaluations and checkpoints between them; whether Ctrl-C came first."""
+    config, memory = run.config, PeakMemory(run.group.device)
+    if run.step == 0 and config.is_evaluated(0):
+        _evaluate(run, output, display)
+    saved = run.step
+    while run.step < config.steps:
+        if any(run.group.gather(stop.made)):
+            if saved < run.step:
+                output.checkpoint()
+            return True
+        record = take_step(run, memory)
+        run.records.append(record)
+        output.append(record)
+        display.step(record)
+        if config.is_evaluated(run.step):
+            _evaluate(run, output, display)
+        if config.is_checkpointed(run.step):
+            output.checkpoint()
+            saved = run.step
+        if on_step is not None:
+            on_step(record)
+    return False
 
 
-def _losses(
-    run: Run, rows: list[PackedBatch], targets: list[Tensor], weights: tuple[float, ...]
-) -> Iterator[Tensor]:
-    """The weighted loss of each row, computed when the one before has been differentiated."""
-    device = run.group.device
-    for number, (row, wanted, weight) in enumerate(zip(rows, targets, weights, strict=True)):
-        with accumulating(run.wrapped, last=number == len(rows) - 1), run.precision.autocast():
-            loss = run.wrapped(row.to(device), wanted.to(device))
-        # The engines average over processes where a sum is wanted.
-        yield loss * (weight * run.group.world_size)
+def _evaluate(run: Run, output: Output, display: Display) -> None:
+    loss = mean_loss(run.wrapped, run.held_out_rows, run.precision, run.group)
+    run.held_out.append((run.step, loss))
+    output.append({"step": run.step, "held_out": loss})
+    display.evaluated(run.step, loss)

@@ -113,6 +113,8 @@ class TokenStream:
         self._restart(0)
         self.batches = 0
         """Batches made so far, those of all ranks together."""
+        self.documents: tuple[int, ...] = ()
+        """The numbers, in their pass, of the documents in the last batch, in its order."""
 
     def __iter__(self) -> Iterator[PackedBatch]:
         return self
@@ -122,12 +124,14 @@ class TokenStream:
             raise StopIteration
         before = self._pass, self._read, self._draws, list(self._buffer), self._next, self.batches
         try:
-            return [self._batch() for _ in range(self.world_size)][self.rank]
+            parts = [self._row() for _ in range(self.world_size)][self.rank]
         except BaseException:
             # Also at Ctrl-C: what was drawn for a batch that nobody got is still to come.
             self._pass, self._read, self._draws, self._buffer, self._next, self.batches = before
             self._source = None
             raise
+        self.documents = tuple(part.document for part in parts)
+        return pack([part.ids for part in parts])
 
     @property
     def passes_done(self) -> int:
@@ -191,22 +195,22 @@ class TokenStream:
         source = self._documents
         return iter(source() if callable(source) else source)
 
-    def _batch(self) -> PackedBatch:
-        row: list[Tensor] = []
+    def _row(self) -> list[Part]:
+        row: list[Part] = []
         tokens = 0
         first = self._draws == 0
         while (part := self._drawn()) is not None:
             if tokens + len(part.ids) > self.batch_tokens:
                 self._next = part
                 break
-            row.append(part.ids)
+            row.append(part)
             tokens += len(part.ids)
         if self._next is None:  # the pass is over
             if first:
                 self._refuse_small(tokens)
             self._restart(self._pass + 1)
         self.batches += 1
-        return pack(row)
+        return row
 
     def _drawn(self) -> Part | None:
         """The next part in this pass's order; None at its end."""
