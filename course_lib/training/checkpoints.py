@@ -11,6 +11,7 @@ the other files and its own, so files that are cut short, damaged or of two save
 
 from __future__ import annotations
 
+import json
 import uuid
 import warnings
 from collections.abc import Mapping
@@ -58,8 +59,9 @@ def write_checkpoint(
     belongs to one run at a time.
 
     Raises OSError, which says where and why, with what was there left whole; ValueError for an optimiser of parameters
-    that ``model`` has not.
+    that ``model`` has not, TypeError for what JSON cannot hold.
     """
+    config, state = _plain("config", config), _plain("state", state)
     step, keep = as_whole_number("step", step, 0), as_whole_number("keep", keep, 1)
     folder = Path(folder).expanduser()
     tensors: dict[str, dict[str, Tensor]] = {MODEL: {}, OPTIMIZER: {}}
@@ -70,8 +72,8 @@ def write_checkpoint(
     content = {
         "step": step,
         "save": uuid.uuid4().hex,
-        "config": dict(config),
-        "state": dict(state),
+        "config": config,
+        "state": state,
         "optimizer": _plain_values(model, optimizer),
         "generators": processes.gather(generator_states()),
         "made_with": _circumstances(model, processes),
@@ -139,6 +141,15 @@ def _all_tensors(model: nn.Module, optimizer: torch.optim.Optimizer) -> list[tup
         values = optimizer.state.get(parameter, {})
         found += [(OPTIMIZER, f"{name}.{key}", v) for key, v in values.items() if isinstance(v, Tensor)]
     return found
+
+
+def _plain(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return json.loads(json.dumps(dict(values)))
+    except (TypeError, ValueError) as error:
+        raise TypeError(
+            f"{name}: expected a dict that JSON can hold, got something else ({error})."
+        ) from None
 
 
 def _plain_values(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, dict[str, Any]]:
@@ -230,9 +241,10 @@ def _optimizer_state(
     state: dict[int, dict[str, Any]] = {}
     for number, (parameter, name) in enumerate(names.items()):
         if name in values:
+            # Cloned, since what was read is a window on a file that is to be removed one day. A count has no
+            # dimension, and is the same for all shares.
             state[number] = {
-                # A count has no dimension, and is the same for all shares.
-                key: shared_as(parameter, v) if isinstance(v, Tensor) and v.dim() else v
+                key: (shared_as(parameter, v) if v.dim() else v).clone() if isinstance(v, Tensor) else v
                 for key, v in values[name].items()
             }
     return state
