@@ -1,10 +1,10 @@
 """The folder of a run: what it writes, and where it goes on from.
 
-    run.json       the config
-    log.jsonl      a line for each step and each evaluation
-    curves.png     the same as a picture
-    checkpoints/   where a run that was stopped goes on
-    model/         the finished model with its card and tokenizer, for GPT.load
+run.json       the config
+log.jsonl      a line for each step and each evaluation
+curves.png     the same as a picture
+checkpoints/   where a run that was stopped goes on
+model/         the finished model with its card and tokenizer, for GPT.load
 """
 
 from __future__ import annotations

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import nn
@@ -56,7 +58,7 @@ def set_up(config: TrainConfig, group: Processes) -> Run:
         tokenizer = load_tokenizer() if tokenizer is None else Tokenizer.load(tokenizer)
     precision = precision_of(config.precision, group)
     split = split_documents(config.data, config.held_out, seed=config.seed)
-    cut = {
+    cut: dict[str, Any] = {
         "batch_tokens": config.batch_tokens,
         "context": config.context_length,
         "tokenizer": tokenizer,
@@ -65,10 +67,16 @@ def set_up(config: TrainConfig, group: Processes) -> Run:
     stream = TokenStream(
         split.training, seed=config.seed, rank=group.rank, world_size=group.world_size, **cut
     )
-    start = stream.state_dict()
-    next(stream)  # a corpus smaller than a row shows now
-    stream.load_state_dict(start)
-    held_out_rows = rows_of(split.held_out, most_tokens=HELD_OUT_TOKENS, **cut) if split.held_out else []
+    with warnings.catch_warnings(record=True) as notices:
+        warnings.simplefilter("always")
+        start = stream.state_dict()
+        next(stream)  # a corpus smaller than a row shows now
+        stream.load_state_dict(start)
+    for notice in notices:  # a document was split: said once, to whoever called train
+        warnings.warn(notice.message, notice.category, stacklevel=4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        held_out_rows = rows_of(split.held_out, most_tokens=HELD_OUT_TOKENS, **cut) if split.held_out else []
 
     model = GPT(config.model, seed=config.seed).to(group.device)
     row_loss = RowLoss(model, chunked=config.chunked_loss)

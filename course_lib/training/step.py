@@ -84,15 +84,16 @@ class StepRows:
     def losses(self) -> Iterator[Tensor]:
         """The weighted loss of each row, computed when the one before has been differentiated."""
         run, device = self.run, self.run.group.device
-        for self.at, (row, wanted) in enumerate(zip(self.rows, self.targets, strict=True)):
-            with accumulating(run.wrapped, last=self.at == len(self.rows) - 1), run.precision.autocast():
+        for place, (row, wanted) in enumerate(zip(self.rows, self.targets, strict=True)):
+            self.at = place
+            with accumulating(run.wrapped, last=place == len(self.rows) - 1), run.precision.autocast():
                 loss = run.wrapped(row.to(device), wanted.to(device))
             # DDP and FSDP average over processes, where the weights ask for a sum.
-            yield loss * (self.weights[self.at] * run.group.world_size)
+            yield loss * (self.weights[place] * run.group.world_size)
         self.at = None
 
     def text(self) -> str:
-        """Where the fault lies: the row at work, or all rows of the step where the sum of their gradients is at fault."""
+        """Where the fault lies: in the row at work, or in any of the step where the sum of gradients is at fault."""
         size = self.run.group.world_size
         places = range(len(self.rows)) if self.at is None else [self.at]
         numbers = [self.first + place * size + self.run.group.rank for place in places]

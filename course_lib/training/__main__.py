@@ -1,0 +1,203 @@
+"""``python -m course_lib train --steps 400 --output my_run``, alone or under ``torchrun --nproc-per-node 2 -m``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .config import TrainConfig
+    from .result import TrainResult
+
+MODEL = {
+    "dim": 256, "num_layers": 4, "num_heads": 4, "num_kv_heads": 2, "max_length": 512,
+    "positions": "alibi", "feed_forward": "swiglu", "checkpointing": "none",
+}  # fmt: skip
+STEPS = 400
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Train; exit code 0, or 2 for an error, which is a sentence, 130 after Ctrl-C."""
+    parser = _parser()
+    options = vars(parser.parse_args(argv))
+    first = os.environ.get("RANK", "0") == "0"
+    from .parallel import OtherProcessError
+
+    warnings.showwarning = _as_a_sentence
+    try:
+        config = _config(parser, options)
+        if options.get("dry_run"):
+            return _dry_run(config, options) if first else 0
+        return _train(config, quiet=bool(options.get("quiet")) or not first)
+    except OtherProcessError:
+        return 1  # the process at fault has said why
+    except (ValueError, TypeError, OSError, FloatingPointError, ModuleNotFoundError) as error:
+        print(f"train: {_sentence(error)}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m course_lib train",
+        description="Train a GPT on packed rows in mixed precision. With --output, the same command goes on where it "
+        "was stopped.",
+        argument_default=argparse.SUPPRESS,
+    )
+    run = parser.add_argument_group("the run")
+    run.add_argument(
+        "--output", type=Path, metavar="FOLDER", help="for log, curves, checkpoints and the model"
+    )
+    run.add_argument(
+        "--resume", type=Path, metavar="FOLDER", help="go on with the run in FOLDER, as it was configured"
+    )
+    run.add_argument("--steps", type=int, help=f"({STEPS})")
+    run.add_argument("--dry-run", action="store_true", help="show config, memory and time, and train nothing")
+    run.add_argument("--quiet", action="store_true", help="show nothing but errors")
+    data = parser.add_argument_group("the data")
+    data.add_argument(
+        "--data", type=Path, nargs="+", metavar="FILE",
+        help=".txt or .jsonl files, or folders of them (the course's corpus and stories)",
+    )  # fmt: skip
+    data.add_argument("--tokenizer", type=Path, metavar="FILE", help="a tokenizer.json (the course's)")
+    data.add_argument("--held-out", type=float, metavar="SHARE", help="of documents, for evaluation (0.02)")
+    model = parser.add_argument_group("the model")
+    model.add_argument("--dim", type=int, help=f"its width ({MODEL['dim']})")
+    model.add_argument("--layers", type=int, dest="num_layers", metavar="N", help=f"({MODEL['num_layers']})")
+    model.add_argument("--heads", type=int, dest="num_heads", metavar="N", help=f"({MODEL['num_heads']})")
+    model.add_argument(
+        "--kv-heads", type=int, dest="num_kv_heads", metavar="N",
+        help="of keys and values (half of the heads, or all if they are odd)",
+    )  # fmt: skip
+    model.add_argument(
+        "--max-length", type=int, metavar="TOKENS", help=f"the context ({MODEL['max_length']})"
+    )
+    model.add_argument("--positions", choices=["alibi", "rotary", "learned", "none"], help="(alibi)")
+    model.add_argument("--feed-forward", choices=["swiglu", "gelu"], help="(swiglu)")
+    model.add_argument(
+        "--checkpointing", choices=["none", "layers"], help="layers: less memory, more time (none)"
+    )
+    pace = parser.add_argument_group("a step")
+    pace.add_argument(
+        "--batch-tokens", type=int, metavar="TOKENS", help="of a packed row: what memory holds (4096)"
+    )
+    pace.add_argument("--rows-per-step", type=int, metavar="ROWS", help="whose gradients add up (1)")
+    pace.add_argument("--learning-rate", "--lr", type=float, metavar="RATE", help="at its peak (0.001)")
+    pace.add_argument("--warm-up", type=int, metavar="STEPS", help="(a twentieth of the steps)")
+    pace.add_argument("--weight-decay", type=float, metavar="RATE", help="(0.1)")
+    pace.add_argument("--seed", type=int, help="of the weights, the order and the held-out share (0)")
+    machine = parser.add_argument_group("the machine")
+    machine.add_argument(
+        "--precision", choices=["auto", "fp32", "bf16", "fp16"], help="(auto: what pays here)"
+    )
+    machine.add_argument("--device", help="cpu, cuda, … (auto: a GPU where there is one)")
+    machine.add_argument("--compile", action="store_true", help="with torch.compile")
+    machine.add_argument(
+        "--engine", choices=["ddp", "fsdp"], help="of several processes, under torchrun (ddp)"
+    )
+    machine.add_argument("--watts", type=float, help="what the machine draws, for --dry-run's electricity")
+    machine.add_argument(
+        "--price", type=float, metavar="PER_KWH", help="of a kilowatt-hour, for --dry-run's cost"
+    )
+    written = parser.add_argument_group("what is written")
+    written.add_argument("--evaluate-every", type=int, metavar="STEPS", help="(a tenth of the steps)")
+    written.add_argument("--checkpoint-every", type=int, metavar="STEPS", help="(a tenth of the steps)")
+    written.add_argument("--keep-checkpoints", type=int, metavar="N", help="(2)")
+    return parser
+
+
+def _config(parser: argparse.ArgumentParser, options: dict[str, Any]) -> TrainConfig:
+    from course_lib.models import GPTConfig
+    from course_lib.text import Tokenizer, load_tokenizer
+
+    from .config import TrainConfig
+    from .output import read_run_config
+
+    not_of_the_run = ("dry_run", "quiet", "watts", "price", "resume")
+    given = {name: value for name, value in options.items() if name not in not_of_the_run}
+    sizes = {name: given.pop(name) for name in MODEL if name in given}
+    if "data" in given and len(given["data"]) == 1:
+        given["data"] = given["data"][0]
+    if "resume" in options:
+        if sizes or "output" in given:
+            parser.error(
+                "--resume goes on with the model and the folder of a run: leave out "
+                + ", ".join(_flag(name) for name in (*sizes, *(["output"] if "output" in given else [])))
+            )
+        return read_run_config(options["resume"], **given)
+    tokenizer = Tokenizer.load(given["tokenizer"]) if "tokenizer" in given else load_tokenizer()
+    model = {**MODEL, **sizes}
+    if "num_kv_heads" not in sizes:
+        model["num_kv_heads"] = model["num_heads"] // 2 if model["num_heads"] % 2 == 0 else model["num_heads"]
+    return TrainConfig(model=GPTConfig(vocab_size=tokenizer.vocab_size, **model), **{"steps": STEPS, **given})
+
+
+def _train(config: TrainConfig, *, quiet: bool) -> int:
+    from .run import train
+
+    try:
+        result = train(config, progress=not quiet)
+    except KeyboardInterrupt:
+        if not quiet:
+            print(f"\nstopped at once. {_how_to_go_on(config)}", file=sys.stderr)
+        return 130
+    if not quiet:
+        print(_summary(result))
+        if result.interrupted:
+            print(f"stopped after step {result.steps:,} of {config.steps:,}. {_how_to_go_on(config)}")
+        elif config.folder is not None:
+            print(f"model: {config.folder / 'model'}; curves: {config.folder / 'curves.png'}")
+    return 130 if result.interrupted else 0
+
+
+def _summary(result: TrainResult) -> str:
+    from .estimate import duration_text
+    from .progress import bytes_text
+
+    text = (
+        f"{result.steps:,} steps, {result.tokens:,} tokens in {duration_text(max(result.seconds, 1e-3))}: "
+        f"{result.tokens_per_second:,.0f} tokens/s, at most {bytes_text(result.peak_bytes)}"
+    )
+    if len(result.held_out) > 1:
+        text += f"; held-out loss {result.held_out[0][1]:.3f} before, {result.held_out[-1][1]:.3f} now"
+    return text
+
+
+def _how_to_go_on(config: TrainConfig) -> str:
+    if config.folder is None:
+        return "Nothing was written: with --output FOLDER a run can go on."
+    return f"To go on: python -m course_lib train --resume {shlex.quote(str(config.folder))}"
+
+
+def _dry_run(config: TrainConfig, options: dict[str, Any]) -> int:
+    """Show what would be done. The time is taken of a few steps of a model that is thrown away."""
+    from .dry_run import show
+
+    show(config, watts=options.get("watts"), price=options.get("price"))
+    return 0
+
+
+def _flag(name: str) -> str:
+    return "--" + name.removeprefix("num_").replace("_", "-")
+
+
+def _sentence(error: BaseException) -> str:
+    """What was said, without the number that an OSError of the system puts first."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return str(error)
+
+
+def _as_a_sentence(message: Warning | str, *_: object, **__: object) -> None:
+    """A warning for a reader of a terminal, who is not helped by a line of the source."""
+    if os.environ.get("RANK", "0") == "0":
+        print(f"note: {message}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
