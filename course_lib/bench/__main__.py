@@ -1,4 +1,4 @@
-"""``python -m course_lib bench attention|blocks|all [--json FILE] [--plot FILE] [--device cuda] [--quick]``"""
+"""``python -m course_lib bench attention|blocks|ladder|all [--json FILE] [--plot FILE] [--device cuda] [--quick]``"""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from course_lib.atomic import write_atomically
+
 if TYPE_CHECKING:
     from .report import Report
 
 BENCHES = {
     "attention": "memory and time of attention() (lessons 01–02)",
     "blocks": "packing, grouped queries, ALiBi and SwiGLU (lessons 03–06)",
+    "ladder": "a GPT trained in seven ways, and two peers (lesson 08; about 20 minutes)",
 }
 
 
@@ -54,10 +57,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         whole.write_json(options.json)
         print(f"figures: {options.json}")
     for report in reports:
+        plot = _plot_path(options, report.name)
         if report.claims:
-            plot = _plot_path(options, report.name)
             report.write_plot(plot)
             print(f"picture: {plot}")
+        for name, picture in report.pictures.items():
+            beside = plot.with_stem(f"{plot.stem}-{name}")
+            write_atomically(beside, picture)
+            print(f"picture: {beside}")
     return 0 if all(report.holds for report in reports) else 1
 
 

@@ -50,9 +50,18 @@ class Comparison:
         return times
 
     def workspace(self, work: str, settings: Sequence[dict[str, Any]], **facts: Any) -> list[int]:
-        """The workspace in bytes of ``work`` (see :func:`workspaces`) under each of the settings, as rows too.
+        """:meth:`measured_workspaces`, as rows too."""
+        found = self.measured_workspaces(work, settings)
+        for setting, size in zip(settings, found, strict=True):
+            self.report.rows.append(
+                {"name": f"workspace, {setting['way']}", **facts, "workspace_bytes": size}
+            )
+        return found
 
-        ``work`` also takes a ``device``; a setting's ``way`` names its row.
+    def measured_workspaces(self, work: str, settings: Sequence[dict[str, Any]]) -> list[int]:
+        """The workspace in bytes of ``work`` (see :func:`workspaces`) under each of the settings.
+
+        ``work`` also takes a ``device``; a setting's ``way`` is told as what is at work.
         """
 
         def announced() -> Iterator[dict[str, Any]]:
@@ -61,14 +70,8 @@ class Comparison:
                 yield setting | {"device": self.device}
 
         if self.device == "cuda":
-            found = [_cuda_workspace(work, setting) for setting in announced()]
-        else:
-            found = workspaces(work, announced())
-        for setting, size in zip(settings, found, strict=True):
-            self.report.rows.append(
-                {"name": f"workspace, {setting['way']}", **facts, "workspace_bytes": size}
-            )
-        return found
+            return [_cuda_workspace(work, setting) for setting in announced()]
+        return workspaces(work, announced())
 
     def claim(self, name: str, value: float, bound: str) -> None:
         """What the course says of a CPU."""

@@ -14,8 +14,22 @@ from course_lib.atomic import write_atomically
 
 WIDTH_OF_A_LOG = 120  # in characters: a pipe has no width of its own
 
-FIGURES = ("seconds", "peer_seconds", "ratio", "pairs", "workspace_bytes", "saved_bytes", "peak_bytes")
+FIGURES = (
+    "seconds",
+    "peer_seconds",
+    "ratio",
+    "pairs",
+    "tokens_per_second",
+    "loss",
+    "share",
+    "workspace_bytes",
+    "saved_bytes",
+    "peak_bytes",
+)
 """What a row may have measured, a column each; whatever else it says is what was measured."""
+
+FOR_THE_FILE = ("ratios", "losses", "utilisations", "adds", "why")
+"""What a row lists, or says at length, for the JSON file alone."""
 
 _COMPARE: dict[str, Callable[[float, float], bool]] = {"<=": operator.le, ">=": operator.ge}
 
@@ -33,6 +47,11 @@ class Claim:
         return float(self.bound.split()[1])
 
     @property
+    def share(self) -> float:
+        """Of the limit. A limit of 0 is one of a difference, in nats: e to it, which is one of perplexities."""
+        return self.value / self.limit if self.limit else math.exp(self.value)
+
+    @property
     def holds(self) -> bool:
         return math.isfinite(self.value) and _COMPARE[self.bound.split()[0]](self.value, self.limit)
 
@@ -44,7 +63,8 @@ class Claim:
 class Report:
     """``rows`` are raw figures, each a flat dictionary with at least a ``"name"``.
 
-    ``quick``: measured on less work than the claims speak of, so that no claim is decided by it.
+    ``quick``: measured on less work than the claims speak of, so that no claim is decided by it. ``pictures``: what a
+    bench draws besides its claims, each as the bytes of a PNG, by name.
     """
 
     name: str
@@ -52,6 +72,7 @@ class Report:
     rows: list[dict[str, Any]] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
     quick: bool = False
+    pictures: dict[str, bytes] = field(default_factory=dict)
 
     @property
     def holds(self) -> bool:
@@ -106,7 +127,7 @@ class Report:
             raw.add_column(key, justify="right")
         raw.add_column("of", overflow="fold")
         for row in self.rows:
-            of = [f"{k} {_cell(row[k])}" for k in row if k not in ("name", "ratios", *FIGURES)]
+            of = [f"{k} {_cell(row[k])}" for k in row if k not in ("name", *FOR_THE_FILE, *FIGURES)]
             raw.add_row(row["name"], *(_cell(row.get(key)) for key in keys), ", ".join(of))
         console = Console()
         if not console.is_terminal:
@@ -125,7 +146,7 @@ class Report:
         figure = Figure(figsize=(7, 0.6 + 0.45 * max(len(self.claims), 1)), layout="constrained")
         axes = figure.add_subplot()
         names = [claim.name for claim in self.claims]
-        shares = [claim.value / claim.limit for claim in self.claims]
+        shares = [claim.share for claim in self.claims]
         colours = ["#0072b2" if claim.holds else "#d55e00" for claim in self.claims]
         axes.barh(names, [share - 1 for share in shares], left=1, color=colours)
         for row, claim in enumerate(self.claims):
