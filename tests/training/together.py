@@ -62,7 +62,7 @@ def _context() -> BaseContext:
     if sys.platform == "win32":
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, "course_lib.training"])
+    context.set_forkserver_preload([__name__, "course_lib.training.run", "course_lib.training.curves"])
     return context
 
 
