@@ -29,12 +29,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     first = os.environ.get("RANK", "0") == "0"
     from .parallel import OtherProcessError
 
-    warnings.showwarning = _as_a_sentence
     try:
-        config = _config(parser, options)
-        if options.get("dry_run"):
-            return _dry_run(config, options) if first else 0
-        return _train(config, quiet=bool(options.get("quiet")) or not first)
+        with warnings.catch_warnings():
+            warnings.showwarning = _as_a_sentence
+            config = _config(parser, options)
+            if options.get("dry_run"):
+                return _dry_run(config, options) if first else 0
+            return _train(config, quiet=bool(options.get("quiet")) or not first)
     except OtherProcessError:
         return 1  # the process at fault has said why
     except (ValueError, TypeError, OSError, FloatingPointError, ModuleNotFoundError) as error:

@@ -61,7 +61,7 @@ class Display:
         self._bar.update(record.step - self._bar.n)
         if not self._live and record.step * 10 // steps != (record.step - 1) * 10 // steps:
             self._say(text)
-        if record.step - self._first_step == TIMED_STEPS + 1:
+        if record.step - self._first_step == TIMED_STEPS + 1 and record.step < steps:
             self._say(self._estimate(steps - record.step))
 
     def evaluated(self, step: int, loss: float) -> None:
