@@ -9,6 +9,8 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from course_lib.attention.bias import as_whole_number
 from course_lib.models import GPTConfig
 from course_lib.text import Tokenizer
@@ -115,8 +117,14 @@ class TrainConfig:
                 raise ValueError(
                     f"{name}: expected one of {', '.join(map(repr, known))}, got {getattr(self, name)!r}."
                 )
-        if not isinstance(self.device, str):
-            object.__setattr__(self, "device", str(self.device))
+        object.__setattr__(self, "device", str(self.device))
+        try:
+            if self.device != "auto":
+                torch.device(self.device)
+        except RuntimeError:
+            raise ValueError(
+                f"device: expected 'auto', 'cpu', 'cuda' or another device of PyTorch's, got {self.device!r}."
+            ) from None
 
     def _check_lengths(self) -> None:
         if self.warm_up is not None and self.warm_up > self.steps:

@@ -27,7 +27,7 @@ class Display:
         self.run = run
         self.shown = shown and run.group.first
         self._first_step = run.step
-        self._live = sys.stderr.isatty() or "ipykernel" in sys.modules
+        self._live = sys.stderr.isatty() or _in_a_notebook()
         self._bar: tqdm | None = None
 
     def start(self, resumed_from: int | None) -> None:
@@ -85,6 +85,11 @@ class Display:
         seconds = sum(record.seconds for record in timed) / len(timed)
         watts = watts_of(self.run) if seconds * steps > LONG else None
         return f"still to come: {estimate(max(seconds, 1e-9), steps, watts=watts)}"
+
+
+def _in_a_notebook() -> bool:
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return getattr(shell, "kernel", None) is not None
 
 
 def parameters_text(model: GPT) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -29,6 +30,8 @@ from .saved_config import check_config
 from .set_up import Run, name_of, precision_of
 
 RUN, LOG, CURVES, CHECKPOINTS, MODEL = "run.json", "log.jsonl", "curves.png", "checkpoints", "model"
+REDRAWN_AFTER = 60.0
+"""Seconds between two pictures of a run that goes on: one takes a good part of a second."""
 
 
 def check_output(config: TrainConfig, resume: bool) -> None:
@@ -79,6 +82,7 @@ class Output:
         self.finished = False
         """Whether the run had taken all its steps before it was opened."""
         self._log: TrainingLog | None = None
+        self._drawn = time.monotonic()
 
     def open(self) -> int | None:
         """Make the folder, or bring ``run`` to where the one in it stopped: the step of that checkpoint, else None."""
@@ -87,7 +91,12 @@ class Output:
         run, folder = self.run, self.folder
         found = run.group.gather(latest_checkpoint(folder / CHECKPOINTS) if folder.exists() else None)[0]
         if found is None and (folder / RUN).exists():
-            check_config(folder / RUN, _read_json(folder / RUN), run.config.to_dict(), tell=run.group.first)
+            check_config(
+                folder / RUN,
+                _compared(_read_json(folder / RUN)),
+                _compared(run.config.to_dict()),
+                tell=run.group.first,
+            )
         if found is not None:
             self._restore(found)
             self.finished = run.step >= run.config.steps
@@ -108,7 +117,7 @@ class Output:
             self._log.append(asdict(record) if isinstance(record, StepRecord) else record)
 
     def checkpoint(self) -> None:
-        """All that is needed to go on, and the curves so far."""
+        """All that is needed to go on."""
         run = self.run
         if self.folder is None:
             return
@@ -118,7 +127,7 @@ class Output:
             step=run.step,
             model=run.model,
             optimizer=run.optimizer,
-            config=run.config.to_dict(),
+            config=_compared(run.config.to_dict()),
             state={
                 "stream": run.stream.state_dict(),
                 "scaler": scaler.state_dict() if scaler else None,
@@ -129,7 +138,14 @@ class Output:
             keep=run.config.keep_checkpoints,
             processes=run.group,
         )
-        run.group.on_first(self._draw)
+        if run.group.gather(time.monotonic() - self._drawn > REDRAWN_AFTER)[0]:
+            self.draw()
+
+    def draw(self) -> None:
+        """The curves so far."""
+        if self.folder is not None:
+            self.run.group.on_first(self._draw)
+            self._drawn = time.monotonic()
 
     def finish(self) -> None:
         """The model's folder. One that is finished stays: its owner may have written in the card."""
@@ -145,7 +161,7 @@ class Output:
     def _restore(self, path: Path) -> None:
         run = self.run
         saved = read_checkpoint(
-            path, run.model, run.optimizer, config=run.config.to_dict(), processes=run.group
+            path, run.model, run.optimizer, config=_compared(run.config.to_dict()), processes=run.group
         )
         for name, what, now in (
             ("data", "documents", run.split.checksum),
@@ -193,6 +209,11 @@ class Output:
         assert self.folder is not None
         if self.run.records or self.run.held_out:
             write_curves(self.folder / CURVES, self.run.records, self.run.held_out)
+
+
+def _compared(config: dict[str, Any]) -> dict[str, Any]:
+    """The fields that are compared by their values; of documents and tokenizer the checksums are, wherever they lie."""
+    return {name: value for name, value in config.items() if name not in ("data", "tokenizer")}
 
 
 def _read_json(path: Path) -> dict[str, Any]:

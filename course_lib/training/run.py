@@ -61,6 +61,7 @@ def train(
                 interrupted = _steps(run, output, display, stop, on_step)
             finally:
                 display.close()
+            output.draw()
             if not interrupted:
                 output.finish()
         finally:

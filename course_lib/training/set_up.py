@@ -53,6 +53,10 @@ def set_up(config: TrainConfig, group: Processes) -> Run:
             f"got {config.rows_per_step}. Start another number of processes, or set it to "
             f"{-(-config.rows_per_step // group.world_size) * group.world_size}."
         )
+    if group.device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(
+            f"device: expected one of this machine, got {group.device}, and PyTorch finds no GPU. Take 'cpu'."
+        )
     tokenizer = config.tokenizer
     if not isinstance(tokenizer, Tokenizer):
         tokenizer = load_tokenizer() if tokenizer is None else Tokenizer.load(tokenizer)

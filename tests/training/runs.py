@@ -18,7 +18,7 @@ class Stopped(Exception):
 
 def small(**changes: Any) -> TrainConfig:
     fields = {"model": MODEL, "data": STORIES, "steps": 6, "batch_tokens": 256, "precision": "fp32"}
-    return TrainConfig(**{**fields, "rows_per_step": 2, "held_out": 0.1, **changes})
+    return TrainConfig(**{**fields, "rows_per_step": 2, "held_out": 0.1, "checkpoint_every": 3, **changes})
 
 
 def stop_after(step: int):

@@ -43,7 +43,10 @@ def test_objects_are_described_and_given_again():
 
 def test_two_tokenizers_are_told_apart_in_json():
     other = train_tokenizer(["নদীর ধারে রহিম", "by the river"], 300)
-    assert small(tokenizer=other).to_dict()["tokenizer"] != small(tokenizer=load_tokenizer()).to_dict()["tokenizer"]
+    assert (
+        small(tokenizer=other).to_dict()["tokenizer"]
+        != small(tokenizer=load_tokenizer()).to_dict()["tokenizer"]
+    )
 
 
 def test_the_context_is_the_models_unless_a_row_is_shorter():

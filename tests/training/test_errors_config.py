@@ -32,6 +32,7 @@ CASES: dict[str, tuple[dict[str, Any], type[Exception], list[str]]] = {
     "a norm of 0": ({"max_norm": 0}, ValueError, ["max_norm", "over 0"]),
     "another precision": ({"precision": "int8"}, ValueError, ["precision", "'auto'", "'fp16'", "'int8'"]),
     "another engine": ({"engine": "deepspeed"}, ValueError, ["engine", "'ddp', 'fsdp'", "'deepspeed'"]),
+    "another device": ({"device": "quantum"}, ValueError, ["device", "'auto', 'cpu'", "'quantum'"]),
     "a switch of text": ({"compile": "yes"}, TypeError, ["compile", "True or False", "'yes'"]),
     "fused of text": ({"fused": "yes"}, TypeError, ["fused", "True, False or None"]),
     "all held out": ({"held_out": 1}, ValueError, ["held_out", "below 1", "got 1"]),
@@ -54,9 +55,17 @@ def test_the_error_says_what_is_wrong(name):
 
 DICTS: dict[str, tuple[Any, type[Exception], list[str]]] = {
     "no dict": ([1], TypeError, ["config", "list"]),
-    "an unknown field": ({**small().to_dict(), "lr": 1}, ValueError, ["TrainConfig", "got also lr", "later version"]),
+    "an unknown field": (
+        {**small().to_dict(), "lr": 1},
+        ValueError,
+        ["TrainConfig", "got also lr", "later version"],
+    ),
     "no model": ({"steps": 3}, ValueError, ["at least model and steps", "none for model"]),
-    "data that was an object": (small().to_dict(), ValueError, ["data=...", "object of Python's", "Pass the same"]),
+    "data that was an object": (
+        small().to_dict(),
+        ValueError,
+        ["data=...", "object of Python's", "Pass the same"],
+    ),
 }
 
 
