@@ -5,6 +5,7 @@ What can go wrong with files is here; what is in them, in checkpoints.py.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -86,7 +87,7 @@ def checked_content(path: Path) -> dict[str, Any]:
         beside = [other for other in reversed(checkpoints_in(path.parent)) if other.name != path.name]
         sound = next((other for other in beside if _is_whole(other)), None)
         if sound is not None:
-            advice = f"{sound} is whole: go on from there."
+            advice = f"{sound.name} beside it is whole: remove {path.name}, and the run goes on from there."
         else:
             advice = "There is no whole one beside it: copy it anew, or start the run anew."
         raise type(error)(f"{error} {advice}") from None
@@ -194,12 +195,15 @@ def _fingerprint(path: Path) -> dict[str, Any]:
 
 
 def _folder_to_disk(folder: Path) -> None:
-    """Let the names in ``folder`` survive a power cut; Windows can open no folder, and needs not to."""
+    """Let the names in ``folder`` survive a power cut, where the system can: Windows and some network drives cannot."""
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP):
+            raise
     finally:
         os.close(handle)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
 import shutil
+import stat
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -241,6 +244,21 @@ def test_each_file_and_the_folder_reach_the_disk_before_the_name_does(
         "replace",
         "folder",
     ]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows syncs no folders")
+def test_a_drive_that_cannot_sync_folders_is_written_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsync = os.fsync
+
+    def files_only(handle: int) -> None:
+        if stat.S_ISDIR(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "Invalid argument")
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", files_only)
+    assert read(write(tmp_path, 1)).step == 1
 
 
 def test_a_parameter_without_state_yet_has_none_afterwards(tmp_path: Path) -> None:

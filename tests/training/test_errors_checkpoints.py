@@ -57,7 +57,9 @@ def test_a_file_that_is_cut_short_is_named_with_the_whole_checkpoint_beside_it(
     (newest / file).write_bytes(content[: int(len(content) * share)])
     sentence = refused(newest)
     assert file in sentence and "cut short or damaged" in sentence
-    assert f"{newest.parent / 'step-00000001'} is whole: go on from there." in sentence
+    assert sentence.endswith(
+        " step-00000001 beside it is whole: remove step-00000002, and the run goes on from there."
+    )
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -89,7 +91,7 @@ def test_files_of_two_saves_are_found_and_named(newest: Path, file: str) -> None
 def test_a_missing_file_is_named(newest: Path, file: str) -> None:
     (newest / file).unlink()
     sentence = refused(newest, FileNotFoundError)
-    assert f"expected {file} in {newest}" in sentence and "step-00000001 is whole" in sentence
+    assert f"expected {file} in {newest}" in sentence and "step-00000001 beside it is whole" in sentence
 
 
 def test_a_folder_that_is_none_is_named(tmp_path: Path) -> None:
