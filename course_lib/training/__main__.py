@@ -41,6 +41,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, TypeError, OSError, FloatingPointError, ModuleNotFoundError) as error:
         print(f"train: {_sentence(error)}", file=sys.stderr)
         return 2
+    except (MemoryError, RuntimeError) as error:
+        if not _is_want_of_memory(error):
+            raise
+        print(
+            "train: the memory does not suffice. Fewer --batch-tokens with more --rows-per-step, --checkpointing "
+            "layers or a smaller model need less; --dry-run shows what takes how much.",
+            file=sys.stderr,
+        )
+        return 2
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -185,6 +194,13 @@ def _dry_run(config: TrainConfig, options: dict[str, Any]) -> int:
 
 def _flag(name: str) -> str:
     return "--" + name.removeprefix("num_").replace("_", "-")
+
+
+def _is_want_of_memory(error: BaseException) -> bool:
+    import torch
+
+    # On a CPU, PyTorch says so in a plain RuntimeError.
+    return isinstance(error, (MemoryError, torch.OutOfMemoryError)) or "can't allocate memory" in str(error)
 
 
 def _sentence(error: BaseException) -> str:

@@ -14,12 +14,13 @@ from .model_folder import data_text
 from .output import check_output
 from .parallel import Processes
 from .progress import PeakMemory
-from .set_up import set_up
+from .set_up import check_device, set_up
 from .step import take_step
 
 
 def show(config: TrainConfig, *, watts: float | None = None, price: float | None = None) -> None:
     """Print it. Raises what ``train`` would raise before its first step. One process, also under torchrun."""
+    check_device(config.device)
     check_output(config, resume=True)
     device = config.device
     if device == "auto":

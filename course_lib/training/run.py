@@ -22,7 +22,7 @@ from .output import Output, check_output
 from .parallel import gathered, processes
 from .progress import PeakMemory
 from .result import StepRecord, TrainResult
-from .set_up import Run, set_up
+from .set_up import Run, check_device, set_up
 from .step import take_step
 
 
@@ -49,6 +49,7 @@ def train(
     """
     if not isinstance(config, TrainConfig):
         raise TypeError(f"config: expected a TrainConfig, got {type(config).__name__} {config!r}.")
+    check_device(config.device)
     with processes(config.device) as group, stop_request(tell=progress and group.first) as stop:
         group.on_first(lambda: check_output(config, resume))
         run = set_up(config, group)

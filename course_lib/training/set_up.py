@@ -45,6 +45,16 @@ class Run:
     held_out: list[tuple[int, float]] = field(default_factory=list)
 
 
+def check_device(name: str) -> None:
+    """Raises ValueError for a GPU that this machine has not."""
+    if name == "auto" or torch.device(name).type != "cuda":
+        return
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if (torch.device(name).index or 0) >= count:
+        found = f"{count} GPUs, from cuda:0 on" if count else "no GPU. Take 'cpu'"
+        raise ValueError(f"device: expected one of this machine, got {name}, and PyTorch finds {found}.")
+
+
 def set_up(config: TrainConfig, group: Processes) -> Run:
     """Read the documents once, choose the precision, build the model. Raises what is said of them."""
     if config.rows_per_step % group.world_size:
@@ -52,10 +62,6 @@ def set_up(config: TrainConfig, group: Processes) -> Run:
             f"rows_per_step: expected a multiple of the {group.world_size} processes, which share the rows of a step, "
             f"got {config.rows_per_step}. Start another number of processes, or set it to "
             f"{-(-config.rows_per_step // group.world_size) * group.world_size}."
-        )
-    if group.device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(
-            f"device: expected one of this machine, got {group.device}, and PyTorch finds no GPU. Take 'cpu'."
         )
     tokenizer = config.tokenizer
     if not isinstance(tokenizer, Tokenizer):
