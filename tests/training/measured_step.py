@@ -14,8 +14,6 @@ from course_lib.packing import next_token_targets, pack
 from course_lib.training import adamw, choose_precision, chunked_cross_entropy, optimization_step
 from course_lib.training.row_loss import RowLoss
 
-PLAIN = dict(vocab_size=256, dim=64, num_layers=1, num_heads=4)
-
 
 def step_work(
     *,
@@ -37,15 +35,16 @@ def step_work(
         fused=fused,
         accumulate=accumulate,
     )
-    # Threads, code and lookup tables are the process's, not the model's: a small model of its kind brings them in.
-    small = model | dict(dim=64, head_dim=16, num_layers=1, vocab_size=256)
-    small.pop("hidden_features", None)
-    _train(small, length=128, rows=min(rows, 2), documents=4, **settings)
-    return lambda: _train(model, length=length, rows=rows, documents=documents, **settings)
+    sizes = dict(length=length, rows=rows, documents=documents)
+    # Threads, code and lookup tables are the process's, not the model's, and so are the kernels that oneDNN compiles
+    # for each shape of a half-precision product: one layer brings them in.
+    _train(model | dict(num_layers=1), 1, **sizes, **settings)
+    return lambda: _train(model, 2, **sizes, **settings)
 
 
 def _train(
     model_config: dict[str, Any],
+    steps: int,
     *,
     length: int,
     rows: int,
@@ -59,8 +58,7 @@ def _train(
     torch.manual_seed(0)
     model = GPT(GPTConfig(**model_config))
     if attention == "dense":
-        for layer in model.layers:
-            layer.attention = DenseAttention(layer.attention)  # type: ignore[arg-type]
+        dense_attention(model)
     row_loss = RowLoss(model, chunked=chunked_loss)
     chosen = choose_precision("cpu", precision)
     optimizer = adamw(model, 1e-3, fused=fused)
@@ -85,6 +83,13 @@ def _train(
                     loss = row_loss(batch, next_token_targets(batch))
             yield loss / (2 if accumulate else 1)
 
-    for _ in range(2):
+    for _ in range(steps):
         optimization_step(losses(), optimizer, chosen)
     return []
+
+
+def dense_attention(model: GPT) -> GPT:
+    """The model with the attention of the ladder's rung 0."""
+    for layer in model.layers:
+        layer.attention = DenseAttention(layer.attention)  # type: ignore[arg-type]
+    return model
