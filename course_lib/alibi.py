@@ -114,6 +114,9 @@ class ALiBi(AttentionBias):
         distances = self._distances(queries, keys, grid)
         scores.addcmul_(distances, self.slopes.to(distances)[:, None, None], value=-1)
 
+    def is_corner(self, small: Grid, large: Grid) -> bool:
+        return small.k_len - small.q_len == large.k_len - large.q_len
+
     @staticmethod
     def _distances(queries: range, keys: range, grid: Grid) -> Float[Tensor, "rows columns"]:
         # A half-precision grid is rounded to at the end, by whoever asked for it: half numbers cannot count.

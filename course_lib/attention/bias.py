@@ -115,6 +115,11 @@ class AttentionBias:
         """True only if every entry of the tile is 0, so that it need not be made. False is always correct."""
         return False
 
+    def is_corner(self, small: Grid, large: Grid) -> bool:
+        """True only if the entries over the ``small`` grid are the top-left corner of those over the ``large`` one:
+        problems of several sizes can then be computed as one size. False is always correct."""
+        return False
+
     def blocks(self, grid: Grid) -> list[Block] | None:
         """Independent parts that together are all that is visible, or None if there is one part only."""
         return None
@@ -265,6 +270,9 @@ class Band(AttentionBias):
         return (self.right is None or keys.stop - 1 <= first + self.right) and (
             self.left is None or keys.start >= last - self.left
         )
+
+    def is_corner(self, small: Grid, large: Grid) -> bool:
+        return self.offset(small) == self.offset(large)
 
     def as_band(self, grid: Grid) -> Band | None:
         return self

@@ -99,6 +99,9 @@ class Sum(AttentionBias):
     def is_zero(self, queries: range, keys: range, grid: Grid) -> bool:
         return all(term.is_zero(queries, keys, grid) for term in self.terms)
 
+    def is_corner(self, small: Grid, large: Grid) -> bool:
+        return all(term.is_corner(small, large) for term in self.terms)
+
     def as_band(self, grid: Grid) -> Band | None:
         whole = range(grid.q_len), range(grid.k_len)
         needed = [t for t in self.terms if not t.is_zero(*whole, grid)]

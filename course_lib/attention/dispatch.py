@@ -6,13 +6,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from . import torch_sdpa, xformers_bridge
+from . import batched, torch_sdpa, xformers_bridge
 from .call import Call
 from .reference import reference_attention
 from .tiled import tiled_attention
 
-BACKENDS = ("xformers", "torch_sdpa", "tiled", "reference")
-"""In the order in which ``auto`` tries them: the fastest first."""
+BACKENDS = ("xformers", "torch_sdpa", "tiled", "batched", "reference")
+"""In the order in which ``auto`` tries them: the fastest first, see ``_by_speed``."""
 
 
 def attention(
@@ -54,7 +54,7 @@ def _attend(query, key, value, bias, scale, backend, return_lse) -> tuple[Tensor
     # endless graph, and every packed batch would be a new one: its lengths are constants of the bias.
     call = Call.of(query, key, value, bias, scale=scale, return_lse=return_lse)
     if backend == "auto":
-        name = next(name for name in BACKENDS if _why_not(name, call) is None)
+        name = next(name for name in _by_speed(call) if _why_not(name, call) is None)
     elif backend in BACKENDS:
         name = backend
         reason = _why_not(name, call)
@@ -77,12 +77,22 @@ def available_backends(query, key, value, bias=None, *, training: bool = False) 
     backends can run the call. Raises as :func:`attention` does for arguments that fit nothing.
     """
     call = Call.of(query, key, value, bias, training=training)
-    return {name: _why_not(name, call) or "ok" for name in BACKENDS}
+    return {name: _why_not(name, call) or "ok" for name in _by_speed(call)}
+
+
+def _by_speed(call: Call) -> list[str]:
+    names = list(BACKENDS)
+    if batched.pays(call):
+        names.remove("batched")
+        names.insert(names.index("torch_sdpa"), "batched")
+    return names
 
 
 def _why_not(name: str, call: Call) -> str | None:
     if name == "xformers":
         return xformers_bridge.why_not(call)
+    if name == "batched":
+        return batched.why_not(call)
     return torch_sdpa.why_not(call) if name == "torch_sdpa" else None
 
 
@@ -91,6 +101,9 @@ def _run(name: str, call: Call) -> tuple[Tensor, Tensor | None]:
         return xformers_bridge.run(call), None
     if name == "torch_sdpa":
         return torch_sdpa.run(call)
+    if name == "batched":
+        with torch.autocast(call.query.device.type, enabled=False):
+            return batched.run(call), None
     compute = tiled_attention if name == "tiled" else reference_attention
     with torch.autocast(call.query.device.type, enabled=False):
         return compute(call.query, call.key, call.value, call.bias, call.scale, call.return_lse)

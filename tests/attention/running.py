@@ -13,8 +13,9 @@ from course_lib.attention import attention, available_backends
 
 from .oracle import assert_agrees, attend_with_gradients
 
-BACKENDS = ("reference", "tiled", "torch_sdpa", "auto")
+BACKENDS = ("reference", "tiled", "batched", "torch_sdpa", "auto")
 ALWAYS = ("reference", "tiled")
+WITH_LSE = ("reference", "tiled", "torch_sdpa", "auto")
 
 
 def randn(*shape: int, seed: int, dtype: torch.dtype = torch.float64, grad: bool = False) -> Tensor:

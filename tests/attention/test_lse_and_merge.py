@@ -12,7 +12,7 @@ from course_lib.attention import Causal, KeyPadding, Segments, attention, availa
 
 from .cases import HOLES
 from .oracle import assert_agrees, attend, attend_with_gradients, causal, matrix, segments
-from .running import ALWAYS, BACKENDS, Declined, assert_is_a_sentence, qkv, randn
+from .running import ALWAYS, WITH_LSE, Declined, assert_is_a_sentence, qkv, randn
 
 
 def with_lse(
@@ -30,7 +30,7 @@ def with_lse(
     return answer
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", WITH_LSE)
 @pytest.mark.parametrize(
     ("dtype", "lse_dtypes"),
     [
@@ -52,7 +52,7 @@ def test_the_lse_is_batch_by_heads_by_queries_in_float32(
     assert (lse.double() - expected_lse).abs().max() < (1e-6 if dtype == torch.float64 else 1e-5)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", WITH_LSE)
 def test_asking_for_the_lse_changes_no_output(backend: str) -> None:
     query, key, value = qkv(2, 7, dtype=torch.float32, grad=False)
     out, _ = with_lse(backend, query, key, value, Causal())
@@ -61,7 +61,7 @@ def test_asking_for_the_lse_changes_no_output(backend: str) -> None:
     )
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", WITH_LSE)
 def test_the_lse_of_a_row_that_sees_nothing_is_minus_infinity(backend: str) -> None:
     query, key, value = qkv(1, 5, 3)
     out, lse = with_lse(backend, query, key, value, Causal("bottom-right"))
@@ -74,7 +74,7 @@ def test_the_lse_of_a_row_that_sees_nothing_is_minus_infinity(backend: str) -> N
     assert (query.grad[:, :2] == 0).all()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", WITH_LSE)
 def test_the_lse_of_no_keys_is_minus_infinity(backend: str) -> None:
     query, key, value = qkv(2, 3, 0, grad=False)
     out, lse = with_lse(backend, query, key, value)
@@ -82,7 +82,7 @@ def test_the_lse_of_no_keys_is_minus_infinity(backend: str) -> None:
     assert (out == 0).all()
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", WITH_LSE)
 @pytest.mark.parametrize("use", ["lse alone", "both"])
 @pytest.mark.parametrize("kind", ["none", "causal", "segments", "padding", "dense"])
 def test_gradients_flow_through_the_lse(backend: str, use: str, kind: str) -> None:
@@ -120,7 +120,7 @@ def _parts(tensor: Tensor, sizes: list[int]) -> list[Tensor]:
     return list(tensor.split(sizes, dim=1))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", WITH_LSE)
 @pytest.mark.parametrize("sizes", [[6, 5], [1, 10], [11], [3, 3, 3, 2], [1] * 11, [5, 0, 6]], ids=str)
 def test_merging_parts_of_the_keys_equals_the_whole_with_gradients(backend: str, sizes: list[int]) -> None:
     query, key, value = qkv(2, 4, 11, heads=4, kv_heads=2, head_dim=8, value_dim=6)
