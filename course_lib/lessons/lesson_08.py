@@ -11,9 +11,72 @@ from course_lib.classroom.exercise import Case
 from course_lib.classroom.lesson import Lesson
 from course_lib.lessons import lesson_08_mistakes as wrong
 from course_lib.lessons import lesson_08_mistakes_verdict as wrong_verdict
+from course_lib.lessons.lesson_08_explorer import batch_figure, ladder_explorer, render_ladder
+from course_lib.lessons.lesson_08_measure import (
+    WORKLOAD,
+    climb,
+    curve,
+    frozen,
+    measured_machine,
+    measured_memory,
+    memory_budgets,
+    precision_here,
+    profile_of,
+    quickest,
+)
+from course_lib.lessons.lesson_08_plots import (
+    curves_figure,
+    gains_figure,
+    memory_figure,
+    memory_table,
+    profile_figure,
+    roofline_figure,
+    speeds_figure,
+    three_times_figure,
+)
+from course_lib.lessons.lesson_08_predict import predicted, seconds_of, work_of
 
 LESSON = Lesson("lesson_08")
 hint, solution, progress, restore, language = LESSON.for_notebooks()
+
+__all__ = [
+    "LESSON",
+    "WORKLOAD",
+    "batch_figure",
+    "check_faster_to",
+    "check_gains",
+    "check_packing_gain",
+    "check_paired_gain",
+    "check_real_speed",
+    "check_whole_gain",
+    "climb",
+    "curve",
+    "curves_figure",
+    "frozen",
+    "gains_figure",
+    "hint",
+    "ladder_explorer",
+    "language",
+    "measured_machine",
+    "measured_memory",
+    "memory_budgets",
+    "memory_figure",
+    "memory_table",
+    "precision_here",
+    "predicted",
+    "profile_figure",
+    "profile_of",
+    "progress",
+    "quickest",
+    "render_ladder",
+    "restore",
+    "roofline_figure",
+    "seconds_of",
+    "solution",
+    "speeds_figure",
+    "three_times_figure",
+    "work_of",
+]
 
 
 # --- 8.1 ---------------------------------------------------------------------------------------------------------
@@ -70,8 +133,10 @@ check_packing_gain = LESSON.exercise(
 
 def gains(ladder):
     """{rung: how many times as fast as the rung below}; ladder: {rung: tokens a second}, bottom first."""
-    names, speeds = list(ladder), list(ladder.values())
-    return {name: speed / below for name, speed, below in zip(names[1:], speeds[1:], speeds[:-1])}
+    names, found = list(ladder), {}
+    for i in range(1, len(names)):
+        found[names[i]] = ladder[names[i]] / ladder[names[i - 1]]
+    return found
 
 
 check_gains = LESSON.exercise(
@@ -102,7 +167,7 @@ def paired_gain(before, after):
     """How many times as fast after is: the median of the rounds' ratios; both are seconds, round by round."""
     import statistics
 
-    return statistics.median(slow / fast for slow, fast in zip(before, after))
+    return statistics.median(slow / fast for slow, fast in zip(before, after, strict=True))
 
 
 check_paired_gain = LESSON.exercise(
@@ -183,7 +248,9 @@ check_whole_gain = LESSON.exercise(
             expected=10 / 3,
         ),
         Case(({"attention": 0.75, "rest": 0.25}, {"attention": math.inf}), label="vanishes", expected=4.0),
-        Case(({"products": 0.8, "rest": 0.2}, {"products": 4.0, "rest": 0.5}), label="slower", expected=5 / 3),
+        Case(
+            ({"products": 0.8, "rest": 0.2}, {"products": 4.0, "rest": 0.5}), label="slower", expected=5 / 3
+        ),
         Case(({"products": 0.7, "rest": 0.3}, {}), label="nothing", expected=1.0),
     ],
     mistakes=wrong_verdict.AMDAHL,

@@ -295,9 +295,7 @@ def gains_over_first_with_first(ladder):
 
 
 def gains_sorted(ladder):
-    return {
-        name: b / a for (_, a), (name, b) in pairwise(sorted(ladder.items(), key=lambda rung: rung[1]))
-    }
+    return {name: b / a for (_, a), (name, b) in pairwise(sorted(ladder.items(), key=lambda rung: rung[1]))}
 
 
 def gains_never_below_one(ladder):

@@ -1,6 +1,7 @@
 """Lesson 08: the exercises on real tokens, on what packing saves and on gains know their wrong answers."""
 
 import statistics
+from itertools import pairwise
 
 import torch
 
@@ -144,7 +145,7 @@ def gains_by_index(ladder):
 
 def gains_by_times(ladder):
     items = [(name, 1 / speed) for name, speed in ladder.items()]
-    return dict((name, before / after) for (_, before), (name, after) in zip(items, items[1:], strict=False))
+    return dict((name, before / after) for (_, before), (name, after) in pairwise(items))
 
 
 def test_exercise_8_3_names_each_wrong_answer():
@@ -153,7 +154,7 @@ def test_exercise_8_3_names_each_wrong_answer():
         "8.3",
         wrong={
             "list": [lambda x: list(gains_by_loop(x).values()), lambda x: list(gains_by_loop(x).items())],
-            "one_number": [lambda x: list(x.values())[-1] / list(x.values())[0]],
+            "one_number": [lambda x: list(x.values())[-1] / next(iter(x.values()))],
             "name": [lambda x: max(gains_by_loop(x) or {"": 0}, key=lambda n: x[n])],
             "over_first": [wrong.gains_over_first, wrong.gains_over_first_with_first],
             "difference": [wrong.gains_difference, wrong.gains_share_of_rise],

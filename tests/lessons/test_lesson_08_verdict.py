@@ -92,7 +92,7 @@ def faster_by_min(first, second, target):
 
 
 def faster_that_crashes(first, second, target):
-    a, b = ([s for s, loss in run if loss <= target][0] for run in (first, second))
+    a, b = (next(s for s, loss in run if loss <= target) for run in (first, second))
     return a / b
 
 
