@@ -123,12 +123,12 @@ def gradients_between(group: Processes, engine: str) -> list[Any]:
     return agree
 
 
-def save_whole_model(group: Processes, folder: str) -> list[str]:
+def save_whole_model(group: Processes, folder: str) -> list[Any]:
     model = model_of()
     wrap(RowLoss(model), "fsdp", group)
     plain = gathered(model)
     group.on_first(lambda: plain.save(folder))
-    return sorted({type(parameter).__name__ for parameter in plain.parameters()})
+    return [*{type(p).__name__ for p in plain.parameters()}, plain.head.weight is plain.embed.weight]
 
 
 class PlantedInfinity(torch.amp.GradScaler):

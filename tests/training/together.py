@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import socket
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 from course_lib.training.parallel import Processes, processes
 
@@ -32,15 +32,14 @@ class Outcome:
 
 def together(case: Callable[..., Any], *options: Any, folder: Path, count: int = 2) -> list[Outcome]:
     """``case(group, *options)`` on ``count`` processes. ``case`` is a module's own, its value plain data."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    # Like torchrun, which keeps what the processes tell each other when one of them has ended.
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     files = [folder / f"outcome-{rank}.json" for rank in range(count)]
     for file in files:
         file.unlink(missing_ok=True)
     start = _context()
     made = [
-        start.Process(target=_one, args=(case, options, rank, count, port, files[rank]))  # type: ignore[attr-defined]
+        start.Process(target=_one, args=(case, options, rank, count, store.port, files[rank]))  # type: ignore[attr-defined]
         for rank in range(count)
     ]
     for process in made:
@@ -75,6 +74,7 @@ def _one(
         "WORLD_SIZE": str(count),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
     }
     torch.set_num_threads(1)
     try:
