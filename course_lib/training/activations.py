@@ -3,18 +3,19 @@
 A part of the model is a :class:`Stage`. With n tokens, d = dim, q = num_heads * head_dim, k = num_kv_heads * head_dim,
 h = hidden_features and s the bytes of a number in a matrix product (4 in fp32, 2 under autocast), the parts keep
 
-    norm             8 n d   its input and, of RMSNorm on a CPU, the normalised input (LayerNorm: 4 n d)
+    norm             4 n d   its input
     attention        s n (2 q + 2 k)   query, key, value, output: no score
       dense          s n 4 q + s heads length² rows   and the weights of every head
-      its input      4 n d in fp32; 3 * 2 n d under autocast: a copy for each of q_proj, k_proj and v_proj
+      its input      s n d; after a LayerNorm under autocast 3 s n d, a copy for each of q_proj, k_proj and v_proj
     GELU             s n 2 h   before and after the function
     SwiGLU           s n 4 h   gate and up, silu(gate), its product with up
       recompute      nothing
-      their input    s n d; 4 n d with recompute
+      their input    s n d
     layer checkpointing   4 n d for a whole layer: its input
 
 Numbers of the residual stream and of norms stay in fp32. Autocast also keeps a half-precision copy of each weight until
-its backward. These are the counts of PyTorch 2.13 on a CPU; tests hold them against what autograd keeps.
+its backward. A number or two a head and token, such as the
+sums of a softmax, come on top. Tests hold these counts against what autograd keeps.
 """
 
 from __future__ import annotations
@@ -94,9 +95,14 @@ class Shapes:
         """The numbers between the two products of the feed-forward."""
         return (self.tokens if tokens is None else tokens) * self.config.hidden_width * self.itemsize
 
+    @property
+    def normed(self) -> int:
+        """What a norm gives: under autocast RMSNorm gives half precision, LayerNorm fp32."""
+        return self.stream // 2 if self.half and self.config.norm == "rmsnorm" else self.stream
+
     def product_input(self, products: int) -> int:
-        """What ``products`` projections keep of one input in fp32: that, or a half-precision copy each."""
-        return products * self.stream // 2 if self.half else self.stream
+        """What ``products`` projections keep of one norm's output: that itself, or a half-precision copy each."""
+        return products * self.stream // 2 if self.half and self.normed == self.stream else self.normed
 
 
 def stages(shapes: Shapes) -> list[Stage]:
@@ -122,12 +128,8 @@ def embedding(shapes: Shapes) -> Stage:
 
 
 def norm(shapes: Shapes) -> dict[str, int]:
-    number = shapes.tokens * FP32
-    if shapes.config.norm == "layernorm":
-        return {"norms": shapes.stream + 2 * number}
-    if shapes.device == "cpu":
-        return {"norms": 2 * shapes.stream + number}
-    return {"norms": shapes.stream + number}
+    statistics = 2 if shapes.config.norm == "layernorm" else 1
+    return {"norms": shapes.stream + statistics * shapes.tokens * FP32}
 
 
 def attention(shapes: Shapes) -> Stage:
@@ -165,7 +167,7 @@ def feed_forward(shapes: Shapes) -> Stage:
     copies = (weights + biases) * shapes.itemsize if shapes.half else 0
     forward = shapes.stream
     if config.recompute:
-        saved["inputs of products"] = shapes.stream
+        saved["inputs of products"] = shapes.normed
         at_once = TOKENS_AT_ONCE if shapes.device == "cpu" else TOKENS_AT_ONCE_ON_A_GPU
         some = shapes.hidden(min(at_once, shapes.tokens))
         forward, backward = copies + 4 * some, copies + 8 * some + 2 * shapes.stream

@@ -12,21 +12,21 @@ each:
     optimizer   all gradients, and what the update needs on the way
 
 The peak is the largest of the four. What is counted is what PyTorch's tensors take; Python and PyTorch themselves hold
-some 200 to 400 MiB more, and CUDA as much again of the GPU. ``course_lib.training.activations`` has the formulas of
-what the parts of the model keep.
+some 200 to 400 MiB more, and CUDA as much again of the GPU. In half precision a CPU also keeps a kernel, half a MiB,
+that it compiles for each shape of a product: 15 to 30 MiB for rows of one length, more where lengths differ.
+``course_lib.training.activations`` has the formulas of what the parts of the model keep.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from course_lib.attention.bias import as_whole_number
 from course_lib.models import GPTConfig
 
-from .activations import FP32, INDEX, Shapes, Stage, stages
+from .activations import FP32, INDEX, Shapes, stages
 from .config import TrainConfig
 from .loss import CHUNK_ENTRIES, LARGEST_CHUNK
 from .precision import NAMES, choose_precision
@@ -252,7 +252,7 @@ class _Step:
 
     @property
     def _head_input(self) -> int:
-        return self.shapes.stream if self.chunked else self.shapes.product_input(1)
+        return self.shapes.normed if self.chunked else self.shapes.product_input(1)
 
     @property
     def _of_loss(self) -> int:
@@ -302,8 +302,7 @@ class _Step:
         feed_forward = (2 if config.feed_forward == "swiglu" else 1) * config.hidden_width
         rows = max(config.vocab_size, config.num_heads * config.head_width, feed_forward)
         largest = rows * config.dim * FP32
-        if self.fused:
-            workspace = 0
-        else:
-            workspace = 2 * largest if self.shapes.device == "cpu" else self.weights
+        # One parameter after the other on a CPU, all together on a GPU.
+        unfused = 2 * largest if self.shapes.device == "cpu" else self.weights
+        workspace = 0 if self.fused else unfused
         return {"gradients": self.weights, "workspace": workspace}
