@@ -266,7 +266,7 @@ class _Tiles:
         return out
 
     def gradients(self, grad_out: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Those of queries, keys and values, each laid out as it is. ``grad_out`` [segments, q_len, heads, value_dim]."""
+        """Those of queries, keys and values, each laid out as it is; ``grad_out`` is laid out as the output."""
         grid = self.grid
         # A row that only fills up passes nothing on, not even a NaN.
         filling = self.alike.queries.filling.repeat(grid.batch, 1)

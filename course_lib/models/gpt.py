@@ -35,6 +35,7 @@ from course_lib.tiny_gpt.positions import angles_of
 from .card import model_card
 from .checkpoint import read_config, read_weights, write_model
 from .gpt_config import GPTConfig
+from .rms_norm import RMSNorm
 
 MODEL_TYPE = "lean-gpt"
 """What config.json calls this family."""
@@ -278,7 +279,7 @@ class Layer(nn.Module):
 
 def _norm(config: GPTConfig) -> nn.Module:
     if config.norm == "rmsnorm":
-        return nn.RMSNorm(config.dim, eps=config.norm_eps)
+        return RMSNorm(config.dim, eps=config.norm_eps)
     return nn.LayerNorm(config.dim, eps=config.norm_eps, bias=config.bias)
 
 
