@@ -12,6 +12,7 @@ import torch
 from course_lib.models import GPT
 from course_lib.packing import Packed, next_token_targets, pack
 from course_lib.training import (
+    Precision,
     TokenStream,
     adamw,
     choose_precision,
@@ -110,6 +111,20 @@ def test_a_run_that_was_stopped_goes_on_with_the_same_losses_to_the_bit(tmp_path
     ]
     for name, tensor in whole.model.state_dict().items():
         assert torch.equal(tensor, resumed.model.state_dict()[name])
+
+
+def test_a_loss_scale_that_grows_goes_on_growing_as_it_would_have(tmp_path, monkeypatch):
+    def growing(device, requested="auto"):
+        scaler = torch.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2)
+        return Precision(torch.float16, scaler, "fp16, in a test.", torch.device("cpu"))
+
+    monkeypatch.setattr(set_up, "choose_precision", growing)
+    config = small(output=tmp_path, precision="fp16")
+    with pytest.raises(Stopped):
+        train(config, progress=False, on_step=stop_after(3))
+    resumed = train(config, progress=False)
+    assert resumed.resumed_from == 3
+    assert [record.loss_scale for record in resumed.records] == [8, 8, 16, 16, 32, 32]
 
 
 def test_the_log_of_a_resumed_run_has_every_step_and_evaluation_once(tmp_path):
