@@ -52,6 +52,8 @@ class Sizes:
     learned_documents: int = 8
     """Documents a step where losses are compared: more and smaller steps teach more in the same time."""
     learned_steps: int = 32
+    agreeing_steps: int = 3
+    """Of the rungs below packing, whose whole training would take most of the time: see :func:`compare_losses`."""
     seeds: int = 3
     loss_tokens: int = 4096
     loss_vocabulary: int = 50_272
@@ -62,6 +64,7 @@ QUICK = Sizes(
     rounds=2,
     learned_documents=4,
     learned_steps=4,
+    agreeing_steps=2,
     seeds=2,
     loss_tokens=256,
     loss_vocabulary=8192,
@@ -88,6 +91,7 @@ def run(
         seeds=sizes.seeds,
         device=device,
         precision=precision,
+        agreeing_steps=sizes.agreeing_steps if device == "cpu" else None,
         progress=progress,
     )
     _rows(report, sizes, precision, chosen.why, peaks, timings, learned)
@@ -225,6 +229,7 @@ def _rows(
             "steps": sizes.learned_steps,
             "documents": sizes.learned_documents,
             "tokens": round(learned[0].tokens),
+            "steps_of_rungs_0_and_1": sizes.agreeing_steps if report.machine["device"] == "cpu" else None,
         }
     )
     for name in timings.names:
@@ -246,6 +251,8 @@ def _rows(
                 "losses": list(losses[name].losses),
                 "loss_range": losses[name].spread,
             }
+            if losses[name].apart is not None:
+                row["steps_apart_from_packing"] = losses[name].apart
         report.rows.append(row)
     if timings.refused:
         report.rows.append({"name": TRANSFORMERS, "refused": timings.refused})

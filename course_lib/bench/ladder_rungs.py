@@ -109,7 +109,8 @@ class Step(NamedTuple):
 class Trainer:
     """Trains ``model`` with ``optimizer``, a batch a step, from the first again after the last.
 
-    ``loss_of(batch)`` is computed under ``precision.autocast()``. ``tokens`` counts real ones.
+    ``loss_of(batch)`` is computed under ``precision.autocast()``. ``tokens`` counts real ones, ``losses`` has that of
+    each step.
     """
 
     def __init__(
@@ -125,6 +126,7 @@ class Trainer:
             raise ValueError("batches: expected at least one, got none. batches(workload, count) makes some.")
         self.name, self.model, self.optimizer, self.precision = name, model, optimizer, precision
         self.tokens = 0
+        self.losses: list[float] = []
         self._loss_of, self._following = loss_of, cycle(batches)
 
     def step(self, lr: float | None = None) -> Step:
@@ -137,6 +139,7 @@ class Trainer:
         done = optimization_step(loss, self.optimizer, self.precision)
         tokens = real_tokens(batch)
         self.tokens += tokens
+        self.losses.append(done.loss)
         return Step(done.loss, tokens)
 
 

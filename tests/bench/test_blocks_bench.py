@@ -302,7 +302,7 @@ def test_a_comparison_counts_its_pairs_aloud_and_keeps_every_ratio() -> None:
 def test_all_benches_write_one_file_whose_claims_decide_the_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: float, code: int
 ) -> None:
-    from course_lib.bench import attention
+    from course_lib.bench import attention, ladder
 
     def measured(name: str, found: float) -> Callable[..., Report]:
         def run(**kwargs: object) -> Report:
@@ -314,10 +314,11 @@ def test_all_benches_write_one_file_whose_claims_decide_the_exit_code(
 
     monkeypatch.setattr(attention, "run", measured("attention", 3.0))
     monkeypatch.setattr(blocks, "run", measured("blocks", value))
+    monkeypatch.setattr(ladder, "run", measured("ladder", 5.0))
     path = tmp_path / "figures.json"
     assert main(["all", "--json", str(path)]) == code
     content = json.loads(path.read_text(encoding="utf-8"))
     assert content["bench"] == "all"
-    assert [claim["name"] for claim in content["claims"]] == ["attention.x", "blocks.x"]
+    assert [claim["name"] for claim in content["claims"]] == [f"{name}.x" for name in BENCHES]
     assert [row["bench"] for row in content["rows"]] == list(BENCHES)
-    assert {p.name for p in tmp_path.glob("*.png")} == {"figures-attention.png", "figures-blocks.png"}
+    assert {p.name for p in tmp_path.glob("*.png")} == {f"figures-{name}.png" for name in BENCHES}

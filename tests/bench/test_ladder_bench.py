@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -38,6 +39,7 @@ TINY = ladder.Sizes(
     rounds=2,
     learned_documents=2,
     learned_steps=2,
+    agreeing_steps=1,
     seeds=2,
     loss_tokens=64,
     loss_vocabulary=256,
@@ -169,6 +171,45 @@ def test_every_rung_and_peer_is_started_by_its_name() -> None:
 def test_a_rung_that_learns_worse_by_more_than_seeds_differ_contradicts_the_claim() -> None:
     naive = Learned(RUNGS[0], (5.0, 5.2, 5.1), 100)
     assert naive.mean == pytest.approx(5.1) and naive.spread == pytest.approx(0.2)
+
+
+def compared(agreeing_steps: int | None) -> list[Learned]:
+    return ladder.compare_losses(
+        TINY.workload,
+        steps=3,
+        seeds=2,
+        device="cpu",
+        precision="fp32",
+        agreeing_steps=agreeing_steps,
+        progress=lambda *_: None,
+    )
+
+
+def test_rungs_that_agree_with_packing_step_by_step_have_its_held_out_loss() -> None:
+    alone, together = compared(None), compared(2)
+    assert [found.apart for found in alone] == [None] * 7
+    assert all(found.apart is not None and found.apart < 1e-3 for found in together[:2])
+    assert together[0].losses == together[1].losses == together[2].losses
+    for a, b in zip(alone, together, strict=True):
+        assert a.losses == pytest.approx(b.losses, abs=1e-4) and len(set(a.losses)) == 2
+        assert a.tokens == b.tokens > 0
+
+
+def test_a_rung_that_does_not_agree_is_trained_to_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    from course_lib.bench import ladder_losses
+
+    monkeypatch.setattr(ladder_losses, "AGREEMENT", -1.0)
+    steps: list[tuple[str, int | None]] = []
+    trained = ladder_losses.trained
+
+    def watched(rung: ladder.Rung, **settings: Any) -> ladder.Trainer:
+        steps.append((rung.name, settings.get("steps")))
+        return trained(rung, **settings)
+
+    monkeypatch.setattr(ladder_losses, "trained", watched)
+    found = compared(2)
+    assert len(found[0].losses) == 2
+    assert [of for name, of in steps if name == "naive"] == [2, None, 2, None]
 
 
 def test_the_picture_is_a_png_with_a_bar_for_each() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from course_lib.bench import measure
-from course_lib.bench.measure import Paired, paired
+from course_lib.bench.measure import Paired, Rounds, interleaved, paired
 
 
 class Clock:
@@ -70,3 +70,40 @@ def test_progress_is_told_after_each_pair(clock: Clock) -> None:
     told: list[tuple[int, int]] = []
     paired(clock.work("a", 1), clock.work("b", 1), pairs=2, on_pair=lambda done, of: told.append((done, of)))
     assert told == [(1, 2), (2, 2)]
+
+
+# Several pieces of work, round by round.
+
+
+def test_the_ratio_of_two_among_several_is_the_median_over_the_rounds_both_were_in() -> None:
+    rounds = Rounds({"long": [10.0, 20.0, 60.0], "short": [1.0, 1.0, 2.0, 7.0, 7.0]})
+    assert rounds.ratios("long", "short") == [10.0, 20.0, 30.0]
+    assert rounds.ratio("long", "short") == 20.0
+
+
+def test_each_round_begins_with_another_after_a_warm_up_of_all(clock: Clock) -> None:
+    rounds = interleaved(
+        {
+            name: lambda number, work=clock.work(name, seconds): work()
+            for name, seconds in (("a", 1), ("b", 2), ("c", 3))
+        },
+        rounds=3,
+    )
+    assert clock.calls == "abc" + "bca" + "cab" + "abc"
+    assert rounds.seconds == {"a": [1.0] * 3, "b": [2.0] * 3, "c": [3.0] * 3}
+
+
+def test_all_work_of_a_round_is_told_its_number(clock: Clock) -> None:
+    seen: dict[str, list[int]] = {"a": [], "b": []}
+    interleaved({"a": seen["a"].append, "b": seen["b"].append}, rounds=2)
+    assert seen == {"a": [0, 1, 2], "b": [0, 1, 2]}
+
+
+@pytest.mark.parametrize(("seconds", "rounds"), [(10.0, 15), (10.5, 5)])
+def test_work_over_ten_seconds_takes_part_in_the_first_five_of_fifteen_rounds(
+    clock: Clock, seconds: float, rounds: int
+) -> None:
+    long, short = clock.work("a", seconds), clock.work("b", 1)
+    found = interleaved({"long": lambda number: long(), "short": lambda number: short()})
+    assert (len(found.seconds["long"]), len(found.seconds["short"])) == (rounds, 15)
+    assert len(found.ratios("long", "short")) == rounds

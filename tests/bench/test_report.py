@@ -92,6 +92,13 @@ def test_the_picture_is_a_png_whatever_the_claims_are(report: Report, tmp_path: 
     assert (tmp_path / "claims.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_bound_of_zero_is_drawn_as_a_ratio_of_perplexities(report: Report, tmp_path: Path) -> None:
+    assert Claim("ladder.loss_gap", math.log(0.5), "<= 0").share == pytest.approx(0.5)
+    report.claim("ladder.loss_gap", -0.1, "<= 0")
+    report.write_plot(tmp_path / "claims.png")
+    assert (tmp_path / "claims.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "figures.json"
     write_atomically(path, b"first")
