@@ -1,6 +1,7 @@
 """Training in mixed precision on packed rows (lessons 07 and 08).
 
 run         train(TrainConfig(model=..., steps=400)) -> TrainResult · evaluate(model, documents)
+memory      memory_budget(config) -> MemoryBudget
 loss        chunked_cross_entropy(hidden, head_weight, targets)
 stream      TokenStream(documents, batch_tokens=...)
 precision   choose_precision(device) · optimization_step(losses, optimizer, precision)
@@ -10,6 +11,7 @@ optimizer   adamw(model, lr) · learning_rate(step, ...) · accumulation_weights
 from .config import TrainConfig
 from .evaluate import evaluate
 from .loss import chunked_cross_entropy
+from .memory import MemoryBudget, memory_budget
 from .optimizer import accumulation_weights, adamw, decay_groups, learning_rate, set_learning_rate
 from .precision import (
     Capability,
@@ -25,6 +27,7 @@ from .stream import TokenStream
 
 __all__ = [
     "Capability",
+    "MemoryBudget",
     "Precision",
     "StepRecord",
     "StepReport",
@@ -39,6 +42,7 @@ __all__ = [
     "evaluate",
     "learning_rate",
     "measured_capability",
+    "memory_budget",
     "optimization_step",
     "set_learning_rate",
     "train",
