@@ -34,8 +34,9 @@ INDEX = 8
 class Stage:
     """A part of the model; all sizes in bytes.
 
-    ``saved``: what it keeps for the backward, by kind. ``gradient``: of its weights. ``copies``: its weights in half
-    precision. ``again``: what a checkpointed stage holds once its forward has been repeated. ``forward`` and
+    ``saved``: what it keeps for the backward, by kind. ``gradient``: of its weights, of which ``early`` are there when
+    its backward needs most (None: all). ``copies``: its weights in half precision. ``again``: what a checkpointed stage
+    holds once its forward has been repeated, beside what it saved. ``forward`` and
     ``backward``: what it needs beside, while it works.
     """
 
@@ -46,6 +47,7 @@ class Stage:
     again: int = 0
     forward: int = 0
     backward: int = 0
+    early: int | None = None
 
     @property
     def kept(self) -> int:
@@ -165,7 +167,7 @@ def feed_forward(shapes: Shapes) -> Stage:
     biases = ((2 if gated else 1) * config.hidden_width + config.dim) if config.bias else 0
     saved = norm(shapes)
     copies = (weights + biases) * shapes.itemsize if shapes.half else 0
-    forward = shapes.stream
+    forward, early = shapes.stream, None
     if config.recompute:
         saved["inputs of products"] = shapes.normed
         at_once = TOKENS_AT_ONCE if shapes.device == "cpu" else TOKENS_AT_ONCE_ON_A_GPU
@@ -176,6 +178,7 @@ def feed_forward(shapes: Shapes) -> Stage:
         saved["inputs of products"] = shapes.product_input(1)
         saved["feed-forward"] = (4 if gated else 2) * shapes.hidden()
         backward = (2 if gated else 1) * shapes.hidden() + shapes.stream
+        early = config.dim * config.hidden_width * FP32  # of the second product, which comes first
     return Stage(
         "feed-forward",
         (weights + biases) * FP32 + _norm_weights(config),
@@ -183,6 +186,7 @@ def feed_forward(shapes: Shapes) -> Stage:
         copies=copies,
         forward=forward,
         backward=backward,
+        early=early,
     )
 
 
@@ -196,6 +200,7 @@ def _checkpointed(shapes: Shapes, parts: list[Stage]) -> Stage:
         again=sum(part.kept + part.copies for part in parts) - shapes.stream,
         forward=max(part.kept + part.forward for part in parts) + sum(part.copies for part in parts),
         backward=max(part.backward for part in parts),
+        early=parts[-1].early,  # the feed-forward is where a layer's backward begins
     )
 
 

@@ -284,16 +284,16 @@ class _Step:
             copies = 0
         made = self.head
         for stage in reversed(self.stages):
-            grown = stage.gradient
+            own = stage.gradient if stage.early is None else stage.early
             points.append(
                 {
-                    "gradients": max(self._before, 0) + (grown if self.accumulate else made + grown),
+                    "gradients": self._before + own + (0 if self.accumulate else made),
                     "activations": kept,
                     "half-precision weights": copies,
                     "workspace": stage.again + stage.backward + shapes.stream,
                 }
             )
-            kept, made = kept - stage.kept, made + grown
+            kept, made = kept - stage.kept, made + stage.gradient
             copies = max(0, copies - stage.copies)
         return points
 

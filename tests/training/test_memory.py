@@ -99,7 +99,8 @@ def test_the_activations_are_those_that_autograd_keeps(name, precision):
     with choose_precision("cpu", precision).autocast():
         kept = saved_bytes(lambda: model.hidden(row.tokens, positions=row.positions, bias=bias))
     found = training_memory(config, length=512, precision=precision)
-    copies = found.moments["backward"]["half-precision weights"]
+    head = config.vocab_size * config.dim * 2 if precision == "bf16" else 0
+    copies = found.moments["loss"]["half-precision weights"] - head
     assert sum(found.activations.values()) + copies == pytest.approx(kept, rel=0.02)
 
 
