@@ -145,9 +145,8 @@ def _x(power: float) -> float:
 
 
 def _power(number: float) -> str:
-    """A number as a power of two, or as itself where it is short."""
-    power = math.log2(number)
-    return f"2^{power:.0f}" if abs(power - round(power)) < 0.02 or abs(power) > 20 else f"{number:,.0f}"
+    """A number as itself where it is short, else the power of two next to it."""
+    return f"{number:,.0f}" if 1 < number < 1e7 else f"2^{math.log2(number):.0f}"
 
 
 def render_range(exponent: int, mantissa: int, power: int) -> str:
