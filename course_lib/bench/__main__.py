@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 BENCHES = {
     "attention": "memory and time of attention() (lessons 01–02)",
     "blocks": "packing, grouped queries, ALiBi and SwiGLU (lessons 03–06)",
-    "ladder": "a GPT trained in seven ways, and two peers (lesson 08; about 20 minutes)",
+    "ladder": "a GPT trained in seven ways, and two peers (lesson 08; some 20 minutes and 12 GB on a CPU)",
 }
 
 

@@ -49,9 +49,9 @@ class Sizes:
 
     workload: Workload = field(default_factory=Workload)
     rounds: int | None = None
-    learned_documents: int = 8
+    learned_documents: int = 4
     """Documents a step where losses are compared: more and smaller steps teach more in the same time."""
-    learned_steps: int = 32
+    learned_steps: int = 128
     agreeing_steps: int = 3
     """Of the rungs below packing, whose whole training would take most of the time: see :func:`compare_losses`."""
     seeds: int = 3

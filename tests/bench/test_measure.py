@@ -82,13 +82,8 @@ def test_the_ratio_of_two_among_several_is_the_median_over_the_rounds_both_were_
 
 
 def test_each_round_begins_with_another_after_a_warm_up_of_all(clock: Clock) -> None:
-    rounds = interleaved(
-        {
-            name: lambda number, work=clock.work(name, seconds): work()
-            for name, seconds in (("a", 1), ("b", 2), ("c", 3))
-        },
-        rounds=3,
-    )
+    a, b, c = (clock.work(name, seconds) for name, seconds in (("a", 1), ("b", 2), ("c", 3)))
+    rounds = interleaved({"a": lambda _: a(), "b": lambda _: b(), "c": lambda _: c()}, rounds=3)
     assert clock.calls == "abc" + "bca" + "cab" + "abc"
     assert rounds.seconds == {"a": [1.0] * 3, "b": [2.0] * 3, "c": [3.0] * 3}
 
