@@ -9,10 +9,9 @@ from typing import Any
 from course_lib.attention.bias import as_whole_number
 
 TYPICAL_WATTS = {"laptop": 45.0, "t4": 70.0, "rtx 4060": 115.0, "rtx 3070": 220.0}
-"""Power of a machine that trains, in watts. "laptop": between the 28 W that the processor of a thin one is made to
-lose as heat and the 65 W of its charger. The GPUs: NVIDIA's figure for the card at full load (70 W in the data sheet
-of the T4, 115 W for the GeForce RTX 4060, 220 W for the RTX 3070), to which the computer around it comes, some 50 to
-100 W. A meter in the socket knows better than either."""
+"""Power of a machine that trains, in watts. "laptop" is a guess: between the 28 W that the processor of a thin one is
+made to lose as heat and the 65 W of its charger. The GPUs: the TDP of the card in public tables of specifications, to
+which the computer around it comes, some 50 to 100 W. A meter in the socket knows better than either."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +58,8 @@ def estimate(
     """``steps`` steps of ``seconds_a_step`` each: ``print(estimate(1.9, 5000, watts="laptop"))``.
 
     ``watts``: what the whole machine draws, or a name in ``TYPICAL_WATTS``; None leaves electricity out.
-    ``price_per_kwh`` is in ``currency``, which is only repeated; None leaves the price out. In Bangladesh
-    the household tariff of February 2024 has 7.59 taka, without tax, for units 201 to 300 of a month:
-    ``price_per_kwh=7.59, currency="taka"``.
+    ``price_per_kwh`` is in ``currency``, which is only repeated; None leaves the price out. It stands on
+    the electricity bill: ``price_per_kwh=8, currency="taka"``.
 
     Raises TypeError or ValueError for what is no number over 0 (a price may be 0) and for an unknown name.
     """
