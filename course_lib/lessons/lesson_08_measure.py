@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from tqdm import tqdm
 
 from course_lib.bench.ladder import RUNGS, Batch, Rung, Trainer, Workload, batches, real_tokens, trainer
+from course_lib.bench.measure import paired
 from course_lib.bench.memory import workspaces
 from course_lib.models import GPT
 from course_lib.training import choose_precision
@@ -54,9 +56,9 @@ def precision_here() -> str:
 def frozen(rung: Rung, workload: Workload, work: Sequence[Batch], *, precision: str) -> Trainer:
     """``rung``, of which only the last layer and the last norm learn: a shortcut to a high speed."""
     ready = trainer(rung, workload, work, precision=precision)
-    learning = {*ready.model.layers[-1].parameters(), *ready.model.norm.parameters()}
-    for parameter in ready.model.parameters():
-        parameter.requires_grad_(parameter in learning)
+    learns = (f"layers.{workload.layers - 1}.", "norm.")
+    for name, parameter in ready.model.named_parameters():
+        parameter.requires_grad_(name.startswith(learns))
     return ready
 
 
@@ -168,19 +170,25 @@ class Machine:
     memory: float
 
 
-def measured_machine(workload: Workload = WORKLOAD, *, precision: str, seconds: float = 0.15) -> Machine:
-    """The speed of the feed-forward's product on this workload's tokens, and of sums of large tensors."""
+def measured_machine(workload: Workload = WORKLOAD, *, precision: str, pairs: int = 15) -> Machine:
+    """The speed of the feed-forward's product on this workload's tokens, and of sums of large tensors.
+
+    The two precisions take turns, and half precision is as many times as fast as the median of the pairs says.
+    """
     tokens = max(real_tokens(batch) for batch in batches(workload, 2))
-    speeds = {}
+    products = []
     for name in ("fp32", precision):
         x = torch.ones(tokens, workload.width, dtype=NAMES[name])
         weight = torch.ones(4 * workload.width, workload.width, dtype=NAMES[name])
-        speeds[name] = 2 * x.numel() * len(weight) / quickest(lambda x=x, w=weight: x @ w.T, seconds)
-    large = torch.ones(2**23)  # 32 MiB: no cache holds two of them
+        products.append(partial(torch.mm, x, weight.T))
+    flop = 2 * tokens * workload.width * 4 * workload.width
+    times = paired(*products, pairs=pairs)
+    speed = flop / min(times.first)
+    large = torch.ones(2**23)  # 32 MiB: no cache of a laptop holds three of them
     out = torch.empty_like(large)
     moved = 3 * large.numel() * large.element_size()
-    memory = moved / quickest(lambda: torch.add(large, out, out=out), seconds)
-    return Machine(speeds["fp32"], speeds[precision], memory)
+    memory = moved / quickest(partial(torch.add, large, large, out=out), 0.2)
+    return Machine(speed, speed if precision == "fp32" else speed * times.ratio, memory)
 
 
 def quickest(work: Callable[[], object], seconds: float) -> float:
