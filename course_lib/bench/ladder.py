@@ -244,6 +244,7 @@ def _rows(
             "pairs": len(timings.rounds.ratios(name, TOP.name)),
             "ratios": timings.rounds.ratios(name, TOP.name),
             "peak_bytes": peaks.get(name),
+            "loss": None,
         }
         if name in losses:
             row |= {
@@ -269,7 +270,7 @@ def _rows(
         }
     )
     report.rows += [
-        {"name": f"time of rung {TOP.number}, {group}", "share": share}
+        {"name": f"share of rung {TOP.number}'s time: {group}", "share": share}
         for group, share in timings.shares.items()
     ]
 

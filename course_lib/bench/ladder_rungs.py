@@ -21,7 +21,7 @@ from ..training.precision import Precision
 from .ladder_workload import Batch, Workload, real_tokens, vocab_size
 from .packed import PaddedBatch
 
-LEARNING_RATE = 2e-3
+LEARNING_RATE = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -119,20 +120,22 @@ class Report:
             verdict = "[green]holds[/green]" if claim.holds else "[red]does not hold[/red]"
             verdict = "" if self.quick else verdict
             table.add_row(claim.name, f"{claim.value:.3g}", claim.bound, verdict)
-        raw = Table(title="every measurement", title_justify="left")
-        found = {key for row in self.rows for key in row}
-        keys = [key for key in FIGURES if key in found]
-        raw.add_column("name", overflow="fold")
-        for key in keys:
-            raw.add_column(key, justify="right")
-        raw.add_column("of", overflow="fold")
-        for row in self.rows:
-            of = [f"{k} {_cell(row[k])}" for k in row if k not in ("name", *FOR_THE_FILE, *FIGURES)]
-            raw.add_row(row["name"], *(_cell(row.get(key)) for key in keys), ", ".join(of))
         console = Console()
         if not console.is_terminal:
             console.width = WIDTH_OF_A_LOG
-        console.print(raw)
+        title = "every measurement"
+        # Rows that follow one another with the same figures are a table: no column is empty.
+        for keys, rows in groupby(self.rows, lambda row: tuple(key for key in FIGURES if key in row)):
+            raw = Table(title=title, title_justify="left")
+            raw.add_column("name", overflow="fold")
+            for key in keys:
+                raw.add_column(key, justify="right")
+            raw.add_column("of", overflow="fold")
+            for row in rows:
+                of = [f"{k} {_cell(row[k])}" for k in row if k not in ("name", *FOR_THE_FILE, *FIGURES)]
+                raw.add_row(row["name"], *(_cell(row[key]) for key in keys), ", ".join(of))
+            console.print(raw)
+            title = ""
         if self.claims:
             console.print(table)
 

@@ -257,7 +257,7 @@ def test_rows_hold_speed_memory_and_loss_of_every_rung(quick: Path) -> None:
         assert rows[name]["dtype"] == rows["work"]["precision"]
     naive, packed = rows["0 naive"], rows["2 packing"]
     assert naive["losses"] == pytest.approx(packed["losses"], abs=1e-4), "one computation in two orders"
-    assert sum(row["share"] for name, row in rows.items() if name.startswith("time of")) == pytest.approx(1)
+    assert sum(row["share"] for name, row in rows.items() if name.startswith("share of")) == pytest.approx(1)
 
 
 def measured(monkeypatch: pytest.MonkeyPatch, seconds: Callable[[str], float]) -> None:
