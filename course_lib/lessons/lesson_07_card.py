@@ -58,13 +58,13 @@ def write(model: GPT, prompt: str = "", **settings: Any) -> str:
 
 
 def own_text(path: str | Path | None = None) -> list[Document]:
-    """The documents of a .txt or .jsonl file; without one, the chats of the course's corpus stand in for it.
+    """The documents of a .txt or .jsonl file; without one, some of the course's corpus stand in for it.
 
-    These are short texts in Banglish, and in Bangla with English words, as people write them on a phone.
+    These are short texts in Bangla with English words, as people write them on a phone.
     """
     if path is not None:
         return list(read_documents(Path(path).expanduser()))
-    return [document for document in load_corpus() if document.language in ("banglish", "mixed")]
+    return [document for document in load_corpus() if document.language == "mixed"]
 
 
 # --- the card ----------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ def ranges_figure() -> None:
         axes.set_xticks(range(-40, 41, 10), [f"$10^{{{p}}}$" if p else "1" for p in range(-40, 41, 10)])
         axes.set_xlabel("size of a number (dark: full precision; light: subnormal)")
     for name in names:
-        figures.digest(name, ends(*FORMATS[name]))
+        figures.digest(f"{name}, powers of ten", [math.log10(end) for end in ends(*FORMATS[name])])
 
 
 def gradients_figure(sizes: Mapping[str, Sizes], scale_power: int = 0) -> None:
