@@ -20,7 +20,7 @@ from course_lib.training import choose_precision
 from course_lib.training.memory import MemoryBudget, training_memory
 from course_lib.training.precision import NAMES
 
-WORKLOAD = Workload(width=192, layers=2, heads=6, kv_heads=2, documents=8, cut=512, seed=2)
+WORKLOAD = Workload(width=192, layers=2, heads=6, kv_heads=2, documents=8, cut=384, seed=2)
 """Small enough for seven rungs in half a minute on one core. With this seed the batches are alike: each is padded to
 two or three times its tokens."""
 

@@ -176,20 +176,19 @@ def roofline_figure(
 ) -> None:
     """The roof of this machine, single operations below it as (FLOP a byte, FLOP/s), and whole steps as lines."""
     lowest, highest = 0.05, 1000.0
+    flat = max(machine.half_products, *(speed for _, speed in operations.values()))
     with figures.figure(height=3.8) as (_, axes):
-        roof = [lowest, machine.half_products / machine.memory, highest]
-        axes.plot(
-            roof, [min(x * machine.memory, machine.half_products) / 1e9 for x in roof], color=figures.BLACK
-        )
+        roof = [lowest, flat / machine.memory, highest]
+        axes.plot(roof, [min(x * machine.memory, flat) / 1e9 for x in roof], color=figures.BLACK)
         for (name, (intensity, speed)), mark in zip(operations.items(), "osD^v", strict=False):
             axes.plot(intensity, speed / 1e9, mark, color=figures.BLUE)
-            right = intensity < 20
+            left = 10 < intensity < 120
             axes.annotate(
                 name,
                 (intensity, speed / 1e9),
-                xytext=(8 if right else -8, -4),
+                xytext=(-7 if left else 7, -13),
                 textcoords="offset points",
-                ha="left" if right else "right",
+                ha="right" if left else "left",
                 color=figures.BLUE,
             )
         for name, speed in steps.items():
