@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -49,9 +50,13 @@ class _AsTinyGPT(nn.Module):
 
 
 def write(model: GPT, prompt: str = "", **settings: Any) -> str:
-    """``prompt`` and how ``model`` goes on: lesson 03's ``sample`` with lesson 04's cache. Settings are sample's."""
+    """``prompt`` and how ``model`` goes on: lesson 03's ``sample`` with lesson 04's cache. Settings are sample's.
+
+    Control characters, which an untrained model writes like any other token and no page can hold, are left out.
+    """
     shown: Any = _AsTinyGPT(model)
-    return sample(shown, prompt, cache=[KVCache() for _ in model.layers], **settings)
+    text = sample(shown, prompt, cache=[KVCache() for _ in model.layers], **settings)
+    return "".join(sign for sign in text if sign == "\n" or unicodedata.category(sign) != "Cc")
 
 
 # --- one's own text ----------------------------------------------------------------------------------------------

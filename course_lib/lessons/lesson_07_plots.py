@@ -10,6 +10,7 @@ from course_lib.classroom import figures
 from course_lib.classroom.figures import bytes_text
 from course_lib.lessons.lesson_07_gradients import VANISHES, Sizes
 from course_lib.lessons.lesson_07_pictures import FORMATS, ends
+from course_lib.training.memory import PARTS
 
 FP16_NORMAL, FP16_TOP = -14, 16
 """Powers of two where fp16's full precision begins, and where it ends."""
@@ -67,7 +68,15 @@ def updates_figure(weights: Mapping[str, Sequence[float]]) -> None:
         for name, values in weights.items():
             steps = range(len(values))
             axes.plot(steps, values, color=colours[name])
-            figures.label_end(axes, steps, values, name, colours[name])
+            axes.annotate(
+                name,
+                (len(values) - 1, values[-1]),
+                xytext=(6, -9 if name == "fp16" else 3),  # fp32 ends right above it
+                textcoords="offset points",
+                color=colours[name],
+                fontweight="bold",
+                annotation_clip=False,
+            )
         axes.set_xlim(0, 1.1 * (len(next(iter(weights.values()))) - 1))
         axes.set_xlabel("updates of 0.001")
         axes.set_ylabel("the weight")
@@ -77,7 +86,10 @@ def updates_figure(weights: Mapping[str, Sequence[float]]) -> None:
 
 def memory_figure(budgets: Mapping[str, Any]) -> None:
     """What training holds at its fullest moment, part by part, a bar for each config."""
-    parts = list(dict.fromkeys(part for budget in budgets.values() for part in budget.moments[budget.moment]))
+    held = [budget.moments[budget.moment] for budget in budgets.values()]
+    peak = max(budget.peak for budget in budgets.values())
+    # What could not be seen needs no place in the legend.
+    parts = [part for part in PARTS if max(moment.get(part, 0) for moment in held) > 0.005 * peak]
     with figures.figure(height=1.5 + 0.75 * len(budgets)) as (_, axes):
         for row, budget in enumerate(budgets.values()):
             left = 0
@@ -88,7 +100,9 @@ def memory_figure(budgets: Mapping[str, Any]) -> None:
             axes.text(left * 1.01, row, bytes_text(left), va="center", fontweight="bold")
         axes.set_yticks(range(len(budgets)), list(budgets))
         axes.set_ylim(len(budgets) - 0.4, -0.6)
-        axes.set_xlim(0, 1.22 * max(budget.peak for budget in budgets.values()))
+        axes.set_xlim(0, 1.22 * peak)
+        unit = 2.0 ** math.floor(math.log2(peak / 4))
+        axes.set_xticks([unit * i for i in range(int(1.22 * peak / unit) + 1)])
         figures.bytes_axis(axes.xaxis)
         axes.legend(ncols=3, fontsize=9, loc="upper center", bbox_to_anchor=(0.45, -0.18))
     for name, budget in budgets.items():
