@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..packing import NO_TARGET, pack
 from ..training import adamw, choose_precision
-from .ladder_rungs import LEARNING_RATE, Trainer, matched_hidden
+from .ladder_rungs import LEARNING_RATE, RUNGS, Trainer
 from .ladder_workload import Batch, Workload, vocab_size
 from .packed import PaddedBatch
 
@@ -72,7 +72,7 @@ def llama(workload: Workload) -> nn.Module:
     config = LlamaConfig(
         vocab_size=vocab_size(),
         hidden_size=workload.width,
-        intermediate_size=matched_hidden(workload),
+        intermediate_size=RUNGS[-1].config(workload).hidden_width,
         num_hidden_layers=workload.layers,
         num_attention_heads=workload.heads,
         num_key_value_heads=workload.kv_heads,

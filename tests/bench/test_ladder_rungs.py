@@ -19,8 +19,9 @@ from course_lib.bench.ladder import (
     real_tokens,
     trainer,
 )
-from course_lib.bench.ladder_rungs import LEARNING_RATE, matched_hidden
+from course_lib.bench.ladder_rungs import LEARNING_RATE
 from course_lib.models import GPT
+from course_lib.swiglu import matched_hidden_features
 from course_lib.text import load_corpus, load_tokenizer, normalize_bangla, stories
 
 SMALL = Workload(width=48, layers=2, heads=6, documents=6, cut=64)
@@ -131,17 +132,16 @@ def test_each_rung_has_all_that_the_one_below_has_and_one_idea_more() -> None:
 
 
 @pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.name)
-def test_a_model_has_the_parameters_of_rung_0(rung: Rung) -> None:
+def test_a_model_has_the_parameters_of_rung_0_less_the_heads_that_grouped_queries_leave_out(
+    rung: Rung,
+) -> None:
     naive, own = (number_of_parameters(r, Workload()) for r in (RUNGS[0], rung))
-    # What grouped queries save is in SwiGLU from the next rung on.
-    expected = naive - 6 * 2 * 384 * 4 * 64 if rung.name == "grouped queries" else naive
-    assert own == pytest.approx(expected, rel=0.002)
+    left_out = 6 * 2 * 384 * 4 * 64 if rung.grouped else 0
+    assert own == naive - left_out
 
 
-def test_swiglu_takes_what_grouped_queries_save() -> None:
-    # 8 * 384² + 2 * 384 * 256 parameters a layer, in three matrices of 384.
-    assert matched_hidden(Workload()) == 1192
-    assert matched_hidden(Workload(width=384, heads=6, kv_heads=6)) == 1024
+def test_swiglu_has_the_width_that_lesson_06_gives_it() -> None:
+    assert RUNGS[5].config(Workload()).hidden_width == 1024 == matched_hidden_features(384)
 
 
 @pytest.mark.parametrize("rung", RUNGS[1:3], ids=lambda rung: rung.name)
