@@ -104,6 +104,7 @@ def climb(
             if number:
                 seconds[name].append(time.perf_counter() - began)
             losses[name].append(loss)
+            trainers[name].optimizer.zero_grad(set_to_none=True)  # seven models are there; one has gradients
     return Climb(seconds, losses, [real_tokens(batch) for batch in work[1:]], precision)
 
 

@@ -82,7 +82,7 @@ def test_the_explorer_can_be_drawn_at_every_corner(show, longest, padding, kv_he
 
 def test_the_explorer_says_what_is_left_at_the_top():
     html = lesson_08.render_ladder("time", 512, 65, 4096, 2, 1.0)
-    assert any(f"is mostly: {part}, " in html for part in PARTS)
+    assert any(f"part at the top: {part}, " in html for part in PARTS)
 
 
 def test_moving_a_control_of_the_explorer_changes_its_picture(capsys):
