@@ -36,7 +36,7 @@ class Sizes:
 
     def share_below(self, power: int) -> float:
         """Which share of the numbers is smaller than ``2**power``."""
-        return float(self.counts[: max(0, power - LOWEST)].sum() / max(1, self.counts.sum()))
+        return int(self.counts[: max(0, power - LOWEST)].sum()) / max(1, int(self.counts.sum()))
 
     def shares(self, low: int, high: int) -> list[float]:
         """The share of each power of two from ``low`` to ``high``."""
