@@ -21,6 +21,7 @@ MEMORY = {
     "activations": ("activations", "half-precision weights", "batch", "workspace"),
     "logits": ("logits",),
 }
+_CAPTIONS = {"time": "explorer.time", "memory": "explorer.memory"}
 _TIME_COLOURS = (svg.BLUE, svg.ORANGE, svg.GREEN, svg.SKY)
 _MEMORY_COLOURS = (svg.SKY, svg.BLUE, svg.GREEN)
 
@@ -116,7 +117,7 @@ def render_ladder(
     largest = max(rows[-1], key=lambda part: rows[-1][part])
     title = f"Predicted {show} by rung: the top takes 1/{first / last:.1f} of rung 0"
     said = [
-        _say(f"explorer.{show}", gain=f"{first / last:.1f}", real=f"{real:,}", share=f"{share:.0%}"),
+        _say(_CAPTIONS[show], gain=f"{first / last:.1f}", real=f"{real:,}", share=f"{share:.0%}"),
         _say("explorer.left", part=largest, share=f"{rows[-1][largest] / last:.0%}"),
     ]
     drawn = svg.picture(618, 34 + 26 * len(RUNGS), title, *shapes)
