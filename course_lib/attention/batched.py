@@ -1,8 +1,10 @@
 """Many short segments at once: those of like length become one batch of small, dense problems.
 
 A kernel that is launched for each of 64 documents spends more time on being launched, and on tiles that are mostly
-empty, than on arithmetic. So documents of about the same length are gathered, each filled up to the longest of them,
-and computed together, as a padded batch would be: the same few large products, with little padding in them.
+empty, than on arithmetic. So documents of about the same length are gathered, each filled up to the next of few sizes,
+and computed together, as a padded batch would be: the same few large products, with little padding in them. Few sizes,
+because oneDNN compiles a kernel for every shape of a product and keeps some thousand of them: over rows of documents of
+any length, a fifth to a third of the time went into compiling, and 0.9 GiB into what was kept.
 
 Tokens of a document see a few hundred keys at most, so whole rows of scores are at hand, and the softmax needs no
 running maximum as in ``tiled``. The backward keeps the inputs alone and makes the scores again:
@@ -16,6 +18,7 @@ Only some of the documents, and some of their rows, are at hand at a time: the w
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -35,8 +38,9 @@ ROWS_AT_ONCE = 64
 LONGEST = 1024
 """Keys of a segment, up to which it pays. For longer ones a launch each is little, and a kernel that leaves out more of
 what the mask hides is faster."""
-SLACK = 8
-"""Lengths that differ by less than an eighth of the longer (and by 16 tokens at least) are filled up to be alike."""
+SIZES = 4
+"""To which lengths are filled up, between a power of two and the next, evenly apart: 320, 384, 448 and 512, say. Below
+64 they are 16 apart, where smaller products would not take less time."""
 
 
 class _Places:
@@ -87,6 +91,8 @@ def why_not(call: Call) -> str | None:
     masks = call.bias is not None and not call.bias.is_zero(*_whole(call.grid), call.grid)
     if masks and not finite(call.query, call.key, call.value):
         return "an input holds NaN or inf, which a product with a weight of 0 would not hide"
+    if _multiplies(call.query.dtype) and not _scores_are_finite(call.query, call.key):
+        return "query and key hold NaN, inf, or numbers so large that a score need not be finite in half precision"
     return None
 
 
@@ -124,46 +130,54 @@ def _find_alike(call: Call) -> list[Alike] | str:
         return "the keys of a segment lie scattered"
     if any(a.stop > b.start for a, b in pairwise(runs)):
         return "segments share keys, or their keys are in another order than their queries"
-    found: list[list[Block]] = []
-    for block in sorted(blocks, key=lambda block: (block.k_len, len(block.queries)), reverse=True):
-        if not found or not _are_alike(found[-1][0], block, grid):
-            found.append([])
-        found[-1].append(block)
-    return [_together(part, grid) for alike in found for part in _few_at_a_time(alike, grid)]
+    found: dict[tuple[int, int, int], list[Block]] = {}
+    for block in blocks:
+        found.setdefault((id(block.bias), *_filled_up(block, grid)), []).append(block)
+    return [
+        _together(part, grid.crop(q_len, k_len))
+        for (_, q_len, k_len), alike in found.items()
+        for part in _few_at_a_time(alike, grid.crop(q_len, k_len))
+    ]
 
 
 def _few_at_a_time(blocks: list[Block], grid: Grid) -> Iterator[list[Block]]:
-    """So few that the scores of some of their rows are not too many."""
-    rows = min(len(blocks[0].queries), ROWS_AT_ONCE)
-    most = max(1, SCORES_AT_ONCE // max(1, grid.batch * grid.num_heads * rows * blocks[0].k_len))
-    for run in cut(range(len(blocks)), most):
-        yield blocks[run.start : run.stop]
+    """So few that the scores of some of their rows are not too many, and in numbers that come again."""
+    rows = min(grid.q_len, ROWS_AT_ONCE)
+    most = max(1, SCORES_AT_ONCE // max(1, grid.batch * grid.num_heads * rows * grid.k_len))
+    first = 0
+    while first < len(blocks):
+        count = 1 << min(most, len(blocks) - first).bit_length() - 1
+        yield blocks[first : first + count]
+        first += count
 
 
-def _are_alike(longest: Block, block: Block, grid: Grid) -> bool:
-    """Whether ``block`` may be computed as the corner of a problem as large as the ``longest``."""
-    if block.bias is not longest.bias:
-        return False
-    large, small = (grid.crop(len(b.queries), b.k_len) for b in (longest, block))
-    if (small.q_len, small.k_len) == (large.q_len, large.k_len):
-        return True
-    spare = max(16, large.k_len // SLACK)
-    if small.q_len > large.q_len or large.q_len - small.q_len > spare or large.k_len - small.k_len > spare:
-        return False
-    bias = block.bias
-    # What a segment is filled up with must be seen by none of its queries.
-    return (
-        bias is not None
-        and bias.is_corner(small, large)
-        and bias.visible_keys(range(small.q_len), large).stop <= small.k_len
-    )
+def _filled_up(block: Block, grid: Grid) -> tuple[int, int]:
+    """The queries and keys of the problem as whose corner a segment is computed: its own numbers, or few that many
+    segments share."""
+    bias, small = block.bias, grid.crop(len(block.queries), block.k_len)
+    q_len = _rounded_up(small.q_len)
+    for k_len in (_rounded_up(small.k_len), small.k_len + q_len - small.q_len):
+        large = grid.crop(q_len, k_len)
+        # What a segment is filled up with must be seen by none of its queries.
+        if (
+            bias is not None
+            and bias.is_corner(small, large)
+            and bias.visible_keys(range(small.q_len), large).stop <= small.k_len
+        ):
+            return q_len, k_len
+    return small.q_len, small.k_len
+
+
+def _rounded_up(length: int) -> int:
+    power = 1 << (length - 1).bit_length()
+    step = max(power // (2 * SIZES), min(power, 16))
+    return -(-length // step) * step
 
 
 def _together(blocks: list[Block], grid: Grid) -> Alike:
-    q_len, k_len = len(blocks[0].queries), blocks[0].k_len
-    queries = _Places([block.queries for block in blocks], q_len)
-    keys = _Places([block.keys for block in blocks if isinstance(block.keys, range)], k_len)
-    return Alike(queries, keys, blocks[0].bias, grid.crop(q_len, k_len))
+    queries = _Places([block.queries for block in blocks], grid.q_len)
+    keys = _Places([block.keys for block in blocks if isinstance(block.keys, range)], grid.k_len)
+    return Alike(queries, keys, blocks[0].bias, grid)
 
 
 class _Batched(torch.autograd.Function):
@@ -312,6 +326,15 @@ def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
         total.baddbmm_(a, b)
     else:
         total += torch.bmm(a, b)
+
+
+def _scores_are_finite(query: Tensor, key: Tensor) -> bool:
+    """Whether no query and key of these can have a product that a half dtype rounds to inf: what is left of the exact
+    one would be minus inf, and their sum NaN."""
+    if not query.numel() or not key.numel():
+        return True
+    largest = (torch.linalg.vector_norm(t.detach(), float("inf")).item() for t in (query, key))
+    return math.prod(largest) * query.shape[-1] < torch.finfo(query.dtype).max
 
 
 def _multiplies(dtype: torch.dtype) -> bool:

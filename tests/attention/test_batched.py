@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from allocations import LargestTensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from course_lib.alibi import ALiBi, alibi_slopes
 from course_lib.attention import Causal, Segments, attention, available_backends
@@ -102,6 +103,40 @@ def test_hidden_values_that_are_not_finite_are_left_to_another_backend(value: fl
     out = attention(query, key, values, bias)
     assert out[:, :30].isfinite().all()
     assert not out[:, 30:].isfinite().any()
+
+
+def test_scores_too_large_for_half_precision_are_left_to_another_backend() -> None:
+    """One at -1e40, which takes no weight. As inf, less what the rounding took of it, it would be NaN."""
+    query, key, value = qkv(1, 40, heads=2, head_dim=8, dtype=torch.bfloat16, grad=False)
+    query[:, 5], key[:, 3] = 1e20, -1e20
+    bias = Segments([20, 20], inner=Causal())
+    if torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        assert "so large" in available_backends(query, key, value, bias)["batched"]
+    assert attention(query, key, value, bias).isfinite().all()
+
+
+class ProductShapes(TorchDispatchMode):
+    """The distinct shapes that bmm multiplies."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[tuple[torch.Size, ...]] = set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func is torch.ops.aten.bmm.default:
+            self.seen.add((args[0].shape, args[1].shape))
+        return func(*args, **(kwargs or {}))
+
+
+def test_rows_of_any_lengths_multiply_few_shapes() -> None:
+    """oneDNN keeps a kernel for each of them."""
+    numbers = torch.Generator().manual_seed(0)
+    with ProductShapes() as shapes:
+        for _ in range(12):
+            lengths = torch.randint(1, 250, (24,), generator=numbers).tolist()
+            query, key, value = qkv(1, sum(lengths), heads=2, head_dim=4, dtype=torch.bfloat16, grad=False)
+            attention(query, key, value, Segments(lengths, inner=Causal()), backend="batched")
+    assert len(shapes.seen) <= 128  # 314 where each batch is as long as its longest
 
 
 def test_packed_half_precision_is_left_to_it_and_one_long_row_is_not() -> None:
