@@ -21,20 +21,25 @@ NUMBERS_AT_ONCE = 2**18
 
 
 class RMSNorm(nn.RMSNorm):
-    """``nn.RMSNorm`` over the last dimension, with a weight. Under autocast the result is in its dtype, the arithmetic
-    in that of ``x`` (float32 for half inputs)."""
+    """``nn.RMSNorm``. Over the last dimension, with a weight and on a CPU it takes few passes, and under autocast the
+    result is in its dtype, the arithmetic in that of ``x``."""
 
     def forward(self, x: Float[Tensor, "*tokens dim"]) -> Float[Tensor, "*tokens dim"]:
-        plain = (
-            x.device.type == "cpu" and x.dtype == self.weight.dtype and x.dtype.itemsize >= 4 and x.numel()
-        )
-        if not plain or x.shape[-1:] != self.weight.shape or torch.compiler.is_compiling():
+        weight = self.weight
+        if weight is None or x.device.type != "cpu" or x.dtype != weight.dtype or x.dtype.itemsize < 4:
+            return super().forward(x)
+        if not x.numel() or x.shape[-1:] != weight.shape or _is_transformed():
             return super().forward(x)
         eps = torch.finfo(x.dtype).eps if self.eps is None else self.eps
         out_dtype = x.dtype
         if torch.is_autocast_enabled("cpu") and x.dtype != torch.float64:
             out_dtype = torch.get_autocast_dtype("cpu")
-        return _RMSNorm.apply(x, self.weight, eps, out_dtype)[0]
+        return _RMSNorm.apply(x, weight, eps, out_dtype)[0]
+
+
+def _is_transformed() -> bool:
+    """Whether torch.compile or torch.func (vmap, jvp) looks at what operations this is made of."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
 
 
 class _RMSNorm(torch.autograd.Function):

@@ -75,6 +75,22 @@ def test_what_is_frozen_gets_no_gradient(frozen: str) -> None:
     assert (norm.weight.grad is None) == (frozen == "weight")
 
 
+def test_without_a_weight_it_is_pytorchs() -> None:
+    x = randn(3, 8, dtype=torch.float32)
+    ours, theirs = (norm(8, elementwise_affine=False) for norm in (RMSNorm, nn.RMSNorm))
+    assert torch.equal(ours(x), theirs(x))
+
+
+def test_gradients_of_each_sample_by_vmap() -> None:
+    ours, theirs = pair(8, torch.float32)
+    x = randn(4, 3, 8, dtype=torch.float32)
+    found, expected = (
+        torch.func.vmap(torch.func.grad(lambda sample, norm=norm: norm(sample).square().sum()))(x)
+        for norm in (ours, theirs)
+    )
+    torch.testing.assert_close(found, expected)
+
+
 def test_a_row_of_zeros_and_a_nan_stay_in_their_rows() -> None:
     norm, _ = pair(8, torch.float32)
     x = randn(3, 8, dtype=torch.float32)
