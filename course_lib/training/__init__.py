@@ -5,11 +5,13 @@ memory      memory_budget(config) -> MemoryBudget
 loss        chunked_cross_entropy(hidden, head_weight, targets)
 stream      TokenStream(documents, batch_tokens=...)
 precision   choose_precision(device) · optimization_step(losses, optimizer, precision)
+kernel_caches  bound_kernel_caches() before the first product in bf16 on a CPU
 optimizer   adamw(model, lr) · learning_rate(step, ...) · accumulation_weights(targets)
 """
 
 from .config import TrainConfig
 from .evaluate import evaluate
+from .kernel_caches import bound_kernel_caches
 from .loss import chunked_cross_entropy
 from .memory import MemoryBudget, memory_budget
 from .optimizer import accumulation_weights, adamw, decay_groups, learning_rate, set_learning_rate
@@ -36,6 +38,7 @@ __all__ = [
     "TrainResult",
     "accumulation_weights",
     "adamw",
+    "bound_kernel_caches",
     "choose_precision",
     "chunked_cross_entropy",
     "decay_groups",
