@@ -20,31 +20,33 @@ MODEL = {
     "positions": "alibi", "feed_forward": "swiglu", "checkpointing": "none",
 }  # fmt: skip
 STEPS = 400
-KERNEL_CACHES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
-"""On a CPU in bf16, oneDNN and PyTorch each keep a kernel for the last 1,024 shapes they met, and documents have all
-lengths: some 800 MiB within 60 steps of a tiny model. With 128 it was 120 MiB, at the same speed."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Train; exit code 0, or 2 for an error, which is a sentence, 130 after Ctrl-C."""
     parser = _parser()
     options = vars(parser.parse_args(argv))
-    for name in KERNEL_CACHES:
-        os.environ.setdefault(name, "128")  # read at the first product
     first = os.environ.get("RANK", "0") == "0"
-    from .parallel import OtherProcessError
-
+    alike = True  # what fails so early fails in each process of a machine: one of them says it
     try:
+        from .parallel import OtherProcessError
+        from .set_up import check_device
+
         with warnings.catch_warnings():
             warnings.showwarning = _as_a_sentence
             config = _config(parser, options)
+            check_device(config.device)
+            alike = False
             if options.get("dry_run"):
                 return _dry_run(config, options) if first else 0
             return _train(config, quiet=bool(options.get("quiet")) or not first)
     except OtherProcessError:
         return 1  # the process at fault has said why
+    except KeyboardInterrupt:
+        return 130
     except (ValueError, TypeError, OSError, FloatingPointError, ModuleNotFoundError) as error:
-        print(f"train: {_sentence(error)}", file=sys.stderr)
+        if not alike or os.environ.get("LOCAL_RANK", "0") == "0":
+            print(f"train: {_sentence(error)}", file=sys.stderr)
         return 2
     except (MemoryError, RuntimeError) as error:
         if not _is_want_of_memory(error):

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -37,6 +37,7 @@ CPU = torch.device("cpu")
 ENGINES = ("ddp", "fsdp")
 STOPPED = "course_lib/stopped"
 """Where in the processes' common store the first that fails leaves its sentence."""
+STOPS = " stopped the run "
 
 
 class OtherProcessError(RuntimeError):
@@ -127,12 +128,13 @@ def processes(device: torch.device | str = "auto") -> Iterator[Processes]:
         yield group
         return
     store: dist.Store | None = None
-    if not dist.is_initialized():
-        store, rank, world_size = next(iter(dist.rendezvous("env://")))
-        gpu = group.device if group.device.type == "cuda" else None
-        own = dist.PrefixStore("course_lib/exchange", store)
-        dist.init_process_group(group.backend, store=own, rank=rank, world_size=world_size, device_id=gpu)
     try:
+        if not dist.is_initialized():
+            store, rank, world_size = next(iter(dist.rendezvous("env://")))
+            gpu = group.device if group.device.type == "cuda" else None
+            own = dist.PrefixStore("course_lib/exchange", store)
+            # Within the block: another process may have failed while this one still connects.
+            dist.init_process_group(group.backend, store=own, rank=rank, world_size=world_size, device_id=gpu)
         yield group
     except BaseException as error:
         _leave(group, store, error)
@@ -247,20 +249,21 @@ def _variable(name: str, default: int) -> int:
 
 
 def _sentence(group: Processes, error: BaseException) -> str:
-    return f"process {group.rank} of {group.world_size} stopped the run ({type(error).__name__}): {error}"
+    return f"process {group.rank} of {group.world_size}{STOPS}({type(error).__name__}): {error}"
 
 
 def _leave(group: Processes, store: dist.Store | None, error: BaseException) -> None:
     """End the exchange because of ``error``. Raises OtherProcessError where that is but the echo of another's."""
-    reason = _reason(store)
     lost = isinstance(error, dist.DistError) or "gloo" in str(error).lower()
-    if store is not None and reason is None and not lost and not isinstance(error, OtherProcessError):
-        _tell(store, _sentence(group, error))
-    if store is not None and group.backend == "gloo":
+    own = None if lost or isinstance(error, OtherProcessError) else _sentence(group, error)
+    reason = _reason(store, own)
+    if store is not None and group.backend == "gloo" and dist.is_initialized():
         # Wakes those who wait for this process. NCCL's end would itself wait for them: there, torchrun ends them.
         dist.destroy_process_group()
+    if isinstance(error, Exception) and own is not None and reason not in (None, own) and _alike(reason, own):
+        raise OtherProcessError(reason) from error  # all found the same, and one says it
     if isinstance(error, RuntimeError) and not isinstance(error, OtherProcessError):
-        if reason is not None:
+        if reason not in (None, own):
             raise OtherProcessError(reason) from error
         if lost:
             raise OtherProcessError(
@@ -269,14 +272,20 @@ def _leave(group: Processes, store: dist.Store | None, error: BaseException) -> 
             ) from error
 
 
-def _reason(store: dist.Store | None) -> str | None:
-    """What another process left in the ``store``; None where nobody did, or the store has gone with its process."""
+def _reason(store: dist.Store | None, own: str | None) -> str | None:
+    """What the first process that failed left in the ``store``: this one its ``own`` sentence, if it is the first.
+
+    None where nobody did, or the store has gone with its process.
+    """
     try:
-        return None if store is None or not store.check([STOPPED]) else store.get(STOPPED).decode("utf-8")
+        if store is None or (own is None and not store.check([STOPPED])):
+            return None
+        left = store.get(STOPPED) if own is None else store.compare_set(STOPPED, "", own)
+        return left.decode("utf-8")
     except RuntimeError:
         return None
 
 
-def _tell(store: dist.Store, sentence: str) -> None:
-    with suppress(RuntimeError):  # the store has gone with its process, as whoever asks it will learn
-        store.set(STOPPED, sentence)
+def _alike(one: str, other: str) -> bool:
+    """Whether two processes stopped with the same sentence."""
+    return one.partition(STOPS)[2] == other.partition(STOPS)[2]

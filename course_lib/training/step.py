@@ -6,6 +6,7 @@ gradients add up to that of one large batch, at the memory of one row.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator
 
@@ -70,6 +71,8 @@ class StepRows:
         self.first = run.stream.batches
         self.at: int | None = None
         """The place of the row whose loss was computed last; None when all are done."""
+        self.loss: Tensor | None = None
+        """Of that row."""
         for _ in range(run.config.rows_per_step // run.group.world_size):
             self.rows.append(next(run.stream))
             self.documents.append(run.stream.documents)
@@ -89,20 +92,35 @@ class StepRows:
             with accumulating(run.wrapped, last=place == len(self.rows) - 1), run.precision.autocast():
                 loss = run.wrapped(row.to(device), wanted.to(device))
             # DDP and FSDP average over processes, where the weights ask for a sum.
+            self.loss = loss.detach()
             yield loss * (self.weights[place] * run.group.world_size)
         self.at = None
 
     def text(self) -> str:
-        """Where the fault lies: in the row at work, or in any of the step where the sum of gradients is at fault."""
-        size = self.run.group.world_size
+        """Where the fault lies: in the row at work, or in any of the step where the sum of gradients is at fault.
+
+        All processes ask together, and all get the same answer: a loss that is not finite may be that of another.
+        """
+        group = self.run.group
         places = range(len(self.rows)) if self.at is None else [self.at]
-        numbers = [self.first + place * size + self.run.group.rank for place in places]
-        tokens = sum(self.rows[place].tokens.numel() for place in places)
-        documents = [number for place in places for number in self.documents[place]]
+        sound = self.at is None or self.loss is None or math.isfinite(self.loss.item())
+        own = [
+            (
+                self.first + place * group.world_size + group.rank,
+                self.rows[place].tokens.numel(),
+                self.documents[place],
+            )
+            for place in places
+        ]
+        found = group.gather((sound, own))
+        at_fault = [rows for sound, rows in found if not sound] or [rows for _, rows in found]
+        rows = sorted(row for own in at_fault for row in own)
+        numbers = [number for number, _, _ in rows]
+        documents = [document for _, _, held in rows for document in held]
         names = self.run.split.names(documents[:NAMED])
         more = f" and {len(documents) - NAMED} more" if len(documents) > NAMED else ""
         which = f"row {numbers[0]}" if len(numbers) == 1 else f"rows {numbers[0]} to {numbers[-1]}"
         return (
-            f"The batch: {which} of the data, {tokens:,} tokens of {len(documents)} documents "
-            f"({', '.join(names)}{more})."
+            f"The batch: {which} of the data, {sum(tokens for _, tokens, _ in rows):,} tokens of {len(documents)} "
+            f"documents ({', '.join(names)}{more})."
         )

@@ -20,6 +20,9 @@ from course_lib.training.optimizer import adamw
 from course_lib.training.parallel import Processes, accumulating, gathered, whole, wrap
 from course_lib.training.precision import Precision, optimization_step
 from course_lib.training.row_loss import RowLoss
+from course_lib.training.run import train
+
+from .runs import small
 
 VOCABULARY = 53
 SETTINGS = {"model": {"dim": 24}, "learning_rate": 0.01}
@@ -172,6 +175,22 @@ def fail_alone(group: Processes, rank: int) -> None:
     if group.rank == rank:
         raise ValueError(f"documents: nothing to read on {rank}.")
     group.total(1.0)
+
+
+def fail_alike(group: Processes) -> None:
+    raise ValueError("rows_per_step: cannot be shared.")
+
+
+def train_with_a_bad_row(group: Processes, rank: int) -> None:
+    """Only the row of process ``rank`` has a loss that is no number."""
+    forward = RowLoss.forward
+
+    def poisoned(self: RowLoss, batch: PackedBatch, targets: Tensor, reduction: str = "mean") -> Tensor:
+        loss = forward(self, batch, targets, reduction)
+        return loss * torch.nan if group.rank == rank and reduction == "mean" else loss
+
+    RowLoss.forward = poisoned
+    train(small(), progress=False)
 
 
 def fail_on_first(group: Processes) -> None:

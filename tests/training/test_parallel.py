@@ -98,9 +98,23 @@ def test_a_loss_that_is_not_finite_on_one_process_stops_all_with_one_sentence(
     tmp_path: Path, engine: str
 ) -> None:
     outcomes = together(cases.step_with_a_bad_loss, engine, folder=tmp_path)
-    assert [outcome.error for outcome in outcomes] == ["FloatingPointError"] * 2
-    assert outcomes[0].sentence == outcomes[1].sentence
-    assert "the loss is nan" in outcomes[0].sentence
+    first, echo = sorted(outcomes, key=lambda outcome: outcome.error)
+    assert (first.error, echo.error) == ("FloatingPointError", "OtherProcessError")
+    assert echo.sentence.endswith(f"stopped the run (FloatingPointError): {first.sentence}")
+    assert "the loss is nan" in first.sentence
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_row_at_fault_is_named_by_whichever_process_computed_it(tmp_path: Path, rank: int) -> None:
+    outcomes = together(cases.train_with_a_bad_row, rank, folder=tmp_path)
+    first = next(outcome for outcome in outcomes if outcome.error == "FloatingPointError")
+    assert "step 1: the loss is nan" in first.sentence
+    assert f"The batch: row {rank} of the data" in first.sentence
+
+
+def test_all_that_fail_alike_are_heard_once(tmp_path: Path) -> None:
+    outcomes = together(cases.fail_alike, folder=tmp_path)
+    assert sorted(outcome.error for outcome in outcomes) == ["OtherProcessError", "ValueError"]
 
 
 @pytest.mark.parametrize("rank", [0, 1])

@@ -50,7 +50,7 @@ def test_it_trains_on_the_readers_text_and_says_where_the_model_is(text, tmp_pat
     assert main(command(text, "--output", out)) == 0
     shown, errors = said(capsys)
     assert "4 steps" in shown and "tokens/s" in shown and str(out / "model") in shown
-    assert "note: documents[" in errors and "Traceback" not in errors and "stream.py" not in errors
+    assert "note: my text-1 has " in errors and "Traceback" not in errors and "stream.py" not in errors
     assert GPT.load(out / "model").config.num_kv_heads == 1
 
 
@@ -167,6 +167,30 @@ def test_the_help_names_every_option_with_its_default(capsys):
     shown = said(capsys)[0]
     for words in ("--resume", "--dry-run", "--engine", "(400)", "(4096)", "(0.001)", "torchrun"):
         assert words in shown
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--data", "nowhere.txt"], "no such file"),
+        (["--rows-per-step", "3"], "multiple of the 2 processes"),
+        (["--device", "meta"], "device"),
+        (["--learning-rate", "1e9", "--steps", "30", "--rows-per-step", "2"], "the loss is nan"),
+    ],
+)
+def test_what_all_processes_find_is_said_once(text, more, words):
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+    done = subprocess.run(
+        [*launch, "course_lib", "train", *command(text, "--rows-per-step", "2", *more)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=240,
+    )
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("train: ")]
+    assert done.returncode and words in line
 
 
 @pytest.mark.slow
