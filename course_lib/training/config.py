@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -99,17 +100,19 @@ class TrainConfig:
         self._check_sources()
 
     def _check_numbers(self) -> None:
-        _check_number("learning_rate", self.learning_rate, over=0)
-        _check_number("weight_decay", self.weight_decay, least=0)
-        _check_number("floor", self.floor, least=0, most=1)
-        _check_number("held_out", self.held_out, least=0, below=1)
-        if self.max_norm is not None:
-            _check_number("max_norm", self.max_norm, over=0)
+        bounds = {
+            "learning_rate": {"over": 0}, "weight_decay": {"least": 0}, "floor": {"least": 0, "most": 1},
+            "held_out": {"least": 0, "below": 1}, "max_norm": {"over": 0},
+        }  # fmt: skip
+        for name, own in bounds.items():
+            if name != "max_norm" or self.max_norm is not None:
+                object.__setattr__(self, name, _number(name, getattr(self, name), **own))
+        if abs(self.seed) >= 2**63:
+            raise ValueError(f"seed: expected a whole number within 63 bits, got {self.seed}.")
         if not isinstance(self.betas, (tuple, list)) or len(self.betas) != 2:
             raise TypeError(f"betas: expected two numbers, such as (0.9, 0.95), got {self.betas!r}.")
-        for i, beta in enumerate(self.betas):
-            _check_number(f"betas[{i}]", beta, least=0, below=1)
-        object.__setattr__(self, "betas", tuple(self.betas))
+        betas = (_number(f"betas[{i}]", beta, least=0, below=1) for i, beta in enumerate(self.betas))
+        object.__setattr__(self, "betas", tuple(betas))
 
     def _check_names(self) -> None:
         for name, known in (("precision", ("auto", *NAMES)), ("engine", ENGINES)):
@@ -147,6 +150,15 @@ class TrainConfig:
             raise TypeError(
                 'data: expected "course", a path, a list of documents or a function that opens them, got '
                 f"{self.data!r}."
+            )
+        for name in ("data", "output"):
+            if getattr(self, name) == "":
+                raise ValueError(f"{name}: expected a path, got an empty text. The current folder is '.'.")
+        names = self.data if isinstance(self.data, (list, tuple)) else ()
+        if names and all(isinstance(n, str) and n.lower().endswith((".txt", ".jsonl")) for n in names):
+            raise TypeError(
+                "data: expected Path objects for a list of files, got names as text, which would be trained on as they "
+                f"stand: {names[0][:60]!r}. Write [Path(name) for name in names]."
             )
         if self.tokenizer is not None and not isinstance(self.tokenizer, (Tokenizer, str, Path)):
             raise TypeError(
@@ -256,7 +268,7 @@ def _described(data: Any) -> Any:
     return {"objects": type(data).__name__, "count": count}
 
 
-def _check_number(
+def _number(
     name: str,
     value: Any,
     *,
@@ -264,11 +276,12 @@ def _check_number(
     least: float = -math.inf,
     most: float = math.inf,
     below: float = math.inf,
-) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name}: expected a number, got {type(value).__name__} {value!r}.")
-    if math.isfinite(value) and over < value and least <= value <= most and (value < below):
-        return
+    number = float(value)
+    if math.isfinite(number) and over < number and least <= number <= most and number < below:
+        return number
     bounds = [f"over {over:g}"] if over > -math.inf else []
     bounds += [f"of at least {least:g}"] if least > -math.inf else []
     bounds += [f"of at most {most:g}"] if most < math.inf else []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from course_lib.text import Tokenizer
 from .parallel import ONE, Processes
 from .precision import Precision, choose_precision
 from .row_loss import RowLoss
-from .stream import TokenStream
+from .stream import TokenStream, checked_documents
 
 HELD_OUT_TOKENS = 2**16
 """What is read of the held-out documents, at most."""
@@ -24,7 +24,7 @@ HELD_OUT_TOKENS = 2**16
 
 def evaluate(
     model: GPT,
-    documents: Iterable[Any],
+    documents: Iterable[Any] | Callable[[], Iterable[Any]],
     precision: Precision | None = None,
     *,
     batch_tokens: int = 4096,
@@ -34,11 +34,14 @@ def evaluate(
     """The mean loss of ``model`` over all targets of ``documents`` (as ``TokenStream`` takes them): nats a token.
 
     Under ``precision`` (None: fp32). Changes nothing: no weight, no mode, no generator.
+
+    Raises ValueError where none of them has a target, and as ``TokenStream``.
     """
+    documents = iter(documents) if isinstance(documents, Iterator) else checked_documents(documents)
     device = model.embed.weight.device
     precision = choose_precision(device, "fp32") if precision is None else precision
     rows = rows_of(
-        list(documents),
+        list(documents() if callable(documents) else documents),
         batch_tokens=batch_tokens,
         context=min(model.config.max_length, batch_tokens) if context is None else context,
         tokenizer=tokenizer,
@@ -70,7 +73,8 @@ def rows_of(
             break
     if not parts:
         raise ValueError(
-            f"documents: expected at least one of two tokens or more to evaluate on, got {len(documents)}."
+            f"documents: expected at least one of two tokens or more to evaluate on, got {len(documents)} documents, "
+            "none of them so long. Take longer ones; in training, a larger share with held_out, or 0 for none."
         )
     bins = fill_bins([len(ids) for ids in parts], batch_tokens)
     return [pack([parts[i] for i in row]) for row in bins]
@@ -84,13 +88,17 @@ def mean_loss(
     was_training = row_loss.training
     row_loss.eval()
     loss = targets = 0.0
-    for row, counts in processes.shares(rows):
-        wanted = next_token_targets(row)
-        with precision.autocast():
-            value = row_loss(row.to(precision.device), wanted.to(precision.device), reduction="sum").item()
-        if counts:
-            loss += value
-            targets += int((wanted != NO_TARGET).sum())
-    row_loss.train(was_training)
+    try:
+        for row, counts in processes.shares(rows):
+            wanted = next_token_targets(row)
+            with precision.autocast():
+                value = row_loss(
+                    row.to(precision.device), wanted.to(precision.device), reduction="sum"
+                ).item()
+            if counts:
+                loss += value
+                targets += int((wanted != NO_TARGET).sum())
+    finally:
+        row_loss.train(was_training)
     loss, targets = processes.total(loss, targets)
     return loss / targets

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +25,9 @@ from .precision import NAMES, Precision, choose_precision
 from .result import StepRecord
 from .row_loss import RowLoss
 from .stream import TokenStream
+
+PADDING = 128
+"""So many rows of a vocabulary beyond the tokenizer's are more than a round number explains."""
 
 
 @dataclass(eq=False)
@@ -46,8 +52,17 @@ class Run:
 
 
 def check_device(name: str) -> None:
-    """Raises ValueError for a GPU that this machine has not."""
-    if name == "auto" or torch.device(name).type != "cuda":
+    """Raises ValueError for a GPU that this machine has not, or another device that does not compute here."""
+    if name == "auto":
+        return
+    if torch.device(name).type != "cuda":
+        try:
+            torch.zeros(1, device=name).item()
+        except (RuntimeError, ImportError, AssertionError) as error:
+            reason = re.split(r"\.?\s*\n|\. ", str(error).strip())[0]
+            raise ValueError(
+                f"device: expected one that computes here, got {name} ({reason}). Take 'cpu', or 'auto'."
+            ) from None
         return
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if (torch.device(name).index or 0) >= count:
@@ -67,7 +82,9 @@ def set_up(config: TrainConfig, group: Processes) -> Run:
     if not isinstance(tokenizer, Tokenizer):
         tokenizer = load_tokenizer() if tokenizer is None else Tokenizer.load(tokenizer)
     precision = precision_of(config.precision, group)
-    split = split_documents(config.data, config.held_out, seed=config.seed)
+    split = split_documents(
+        config.data, config.held_out, seed=config.seed, vocab_size=config.model.vocab_size
+    )
     cut: dict[str, Any] = {
         "batch_tokens": config.batch_tokens,
         "context": config.context_length,
@@ -77,14 +94,21 @@ def set_up(config: TrainConfig, group: Processes) -> Run:
     stream = TokenStream(
         split.training, seed=config.seed, rank=group.rank, world_size=group.world_size, **cut
     )
-    with warnings.catch_warnings(record=True) as notices:
+    unused = config.model.vocab_size - tokenizer.vocab_size
+    if unused >= PADDING and not split.has_ids and group.first:
+        warnings.warn(
+            f"model: its vocab_size is {config.model.vocab_size}, and the tokenizer has {tokenizer.vocab_size} ids: "
+            f"{unused} rows of the embedding are never learned. Was the model meant for another tokenizer?",
+            stacklevel=4,
+        )
+    with warnings.catch_warnings(record=True) as notices, in_words_of_data(split):
         warnings.simplefilter("always")
         start = stream.state_dict()
         next(stream)  # a corpus smaller than a row shows now
         stream.load_state_dict(start)
     for notice in notices:  # a document was split: said once, to whoever called train
-        warnings.warn(notice.message, notice.category, stacklevel=4)
-    with warnings.catch_warnings():
+        warnings.warn(_of_data(str(notice.message), split), notice.category, stacklevel=4)
+    with warnings.catch_warnings(), in_words_of_data(split):
         warnings.simplefilter("ignore")
         held_out_rows = rows_of(split.held_out, most_tokens=HELD_OUT_TOKENS, **cut) if split.held_out else []
 
@@ -106,6 +130,22 @@ def set_up(config: TrainConfig, group: Processes) -> Run:
     return Run(
         config, group, tokenizer, split, held_out_rows, precision, stream, model, row_loss, wrapped, optimizer
     )
+
+
+@contextmanager
+def in_words_of_data(split: Split) -> Iterator[None]:
+    """An error of the stream's speaks of documents, by their number among those trained on; here they are data."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if type(error) not in (TypeError, ValueError):
+            raise
+        raise type(error)(_of_data(str(error), split)) from None
+
+
+def _of_data(message: str, split: Split) -> str:
+    message = re.sub("^documents:", "data:", message)
+    return re.sub(r"^documents\[(\d+)\]", lambda found: split.names([int(found[1])])[0], message)
 
 
 def precision_of(requested: str, group: Processes) -> Precision:

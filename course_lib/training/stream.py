@@ -252,7 +252,10 @@ class TokenStream:
         text = getattr(document, "text", document)
         if isinstance(text, str):
             end = self.tokenizer.end_of_text
-            return torch.tensor([end, *self.tokenizer.encode(normalize_bangla(text)), end])
+            try:
+                return torch.tensor([end, *self.tokenizer.encode(normalize_bangla(text)), end])
+            except ValueError as error:
+                raise ValueError(f"documents[{number}]: {error}") from None
         try:
             ids = pack([document]).tokens[0].cpu()
         except (TypeError, ValueError) as error:
@@ -282,7 +285,9 @@ class TokenStream:
 
     def _refuse_small(self, tokens: int) -> None:
         if not self._read:
-            raise ValueError("documents: expected at least one, got none.")
+            raise ValueError(
+                "documents: expected at least one, got none. A function has to open them anew each time it is called."
+            )
         if not tokens:
             raise ValueError(
                 f"documents: expected at least one of two tokens or more, got {self._read} with less than that each."

@@ -90,7 +90,7 @@ def test_names_are_ids_or_places_in_the_data():
     split, plain = split_documents(documents, 0.1), split_documents(TEXTS, 0.1)
     training = list(split.training())
     assert split.names([0, 50]) == [training[0].id, training[50].id]
-    assert plain.names([50]) == [f"documents[{training[50].id.removeprefix('d')}]"]
+    assert plain.names([50]) == [f"data[{training[50].id.removeprefix('d')}]"]
 
 
 def test_files_and_folders_are_read(tmp_path):
