@@ -151,9 +151,9 @@ def _read_state(path: Path) -> dict[str, Any]:
             f"checkpoint: expected {STATE} as it was written, got one whose content is not ({path}). It was damaged, "
             "or edited by hand."
         )
-    if content["format"] != FORMAT:
+    if content.get("format") != FORMAT:
         raise ValueError(
-            f"checkpoint: expected format {FORMAT}, got {content['format']} in {path}. It was written by another "
+            f"checkpoint: expected format {FORMAT}, got {content.get('format')} in {path}. It was written by another "
             "version of the course: go on with that one."
         )
     return content

@@ -13,6 +13,7 @@ import json
 import shutil
 import tempfile
 import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -42,8 +43,9 @@ def check_output(config: TrainConfig, resume: bool) -> None:
     folder = config.folder
     if folder is None:
         return
-    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    there = folder
     try:
+        there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
         with tempfile.TemporaryFile(dir=there):
             pass
     except OSError as error:
@@ -62,6 +64,11 @@ def check_output(config: TrainConfig, resume: bool) -> None:
         raise ValueError(
             f"output: expected a new folder, got {folder}, which holds a run. resume=True goes on with it; a new run "
             "needs another folder."
+        )
+    elif (folder / MODEL).exists() and latest_checkpoint(folder / CHECKPOINTS) is None:
+        raise ValueError(
+            f"output: expected the checkpoint of the run in {folder}, got none, but the model that it ended with: "
+            "there is nothing to go on from. Name another folder: the model and its log are not overwritten."
         )
 
 
@@ -103,12 +110,7 @@ class Output:
         run.group.on_first(lambda: self._begin(resumed=found is not None))
         if found is None:
             return None
-        for record in read_log(folder / LOG):
-            if "held_out" in record:
-                run.held_out.append((record["step"], record["held_out"]))
-            else:
-                names = {field.name for field in fields(StepRecord)}
-                run.records.append(StepRecord(**{k: v for k, v in record.items() if k in names}))
+        self._read_log(folder / LOG)
         return run.step
 
     def append(self, record: StepRecord | Mapping[str, Any]) -> None:
@@ -158,11 +160,37 @@ class Output:
         if self._log is not None:
             self._log.close()
 
+    def _read_log(self, path: Path) -> None:
+        run, names = self.run, [field.name for field in fields(StepRecord)]
+        for record in read_log(path):
+            if "held_out" in record:
+                run.held_out.append((record["step"], record["held_out"]))
+                continue
+            missing = [name for name in names if name not in record]
+            if missing:
+                raise ValueError(
+                    f"{path}: expected a line with {', '.join(names)} for each step, got one of step {record['step']} "
+                    f"without {', '.join(missing)}. Repair or remove the line; the run can then resume."
+                )
+            run.records.append(StepRecord(**{name: record[name] for name in names}))
+        lost = run.step - len({record.step for record in run.records})
+        if lost and run.group.first:
+            warnings.warn(
+                f"{path} lacks {lost} of the {run.step} steps done: it was cut short or edited. The run goes on as "
+                "if it had them; its curves, and what it counts, lack them.",
+                stacklevel=5,
+            )
+
     def _restore(self, path: Path) -> None:
         run = self.run
         saved = read_checkpoint(
             path, run.model, run.optimizer, config=_compared(run.config.to_dict()), processes=run.group
         )
+        if saved.step > run.config.steps:
+            raise ValueError(
+                f"steps: expected at least the {saved.step} that the run in {self.folder} has done, got "
+                f"{run.config.steps}. A shorter run needs another folder."
+            )
         for name, what, now in (
             ("data", "documents", run.split.checksum),
             ("tokenizer", "tokenizer", checksum(run.tokenizer)),

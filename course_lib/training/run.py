@@ -17,7 +17,9 @@ import torch
 from .config import TrainConfig
 from .display import Display
 from .evaluate import mean_loss
+from .generators import generator_states, set_generator_states
 from .interrupt import StopRequest, stop_request
+from .kernel_caches import bound_kernel_caches
 from .output import Output, check_output
 from .parallel import gathered, processes
 from .progress import PeakMemory
@@ -26,7 +28,7 @@ from .set_up import Run, check_device, set_up
 from .step import take_step
 
 
-@torch.enable_grad()
+@torch.inference_mode(False)  # that is, with gradients, in whatever mode the caller is
 def train(
     config: TrainConfig,
     *,
@@ -43,17 +45,30 @@ def train(
 
     Ctrl-C ends the run after the step at work: what was learned is kept (``result.interrupted``), and written.
 
+    All that is random comes from the config's seed: the global generators are left alone. While a run goes on that was
+    stopped, they are those of its checkpoint, for ``on_step`` or documents that draw from them.
+
     Raises ValueError, TypeError or OSError before the first step for whatever does not fit; FloatingPointError, with
     the weights as before that step, for a loss or gradient that is not finite; OSError for a disk that runs full. What
     was written stays.
     """
     if not isinstance(config, TrainConfig):
         raise TypeError(f"config: expected a TrainConfig, got {type(config).__name__} {config!r}.")
+    if not isinstance(resume, bool):
+        raise TypeError(
+            f"resume: expected True or False, got {type(resume).__name__} {resume!r}. The run that goes on is the one "
+            "in the config's output."
+        )
+    if on_step is not None and not callable(on_step):
+        raise TypeError(f"on_step: expected a function of a StepRecord, got {type(on_step).__name__}.")
     check_device(config.device)
+    bound_kernel_caches()
+    generators = generator_states()
     with processes(config.device) as group, stop_request(tell=progress and group.first) as stop:
         group.on_first(lambda: check_output(config, resume))
         run = set_up(config, group)
         output = Output(run)
+        resumed_from = None
         try:
             resumed_from = output.open()
             display = Display(run, shown=progress)
@@ -67,6 +82,9 @@ def train(
                 output.finish()
         finally:
             output.close()
+            if resumed_from is not None:
+                # The run's own were put in place for functions of the caller's that draw; they end with it.
+                set_generator_states(generators)
         return TrainResult(
             model=gathered(run.model).eval(),
             config=config,

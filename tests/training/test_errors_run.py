@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 from collections import namedtuple
 from dataclasses import replace
 from pathlib import Path
@@ -53,7 +54,7 @@ BAD = {
     "a corpus smaller than a batch": (
         {"data": ["one short text", "and another one"], "held_out": 0},
         ValueError,
-        ["documents", "256 tokens of a batch", "batch_tokens"],
+        ["^data", "256 tokens of a batch", "batch_tokens"],
     ),
     "a single document": (
         {"data": ["text " * 500]},
@@ -68,7 +69,7 @@ BAD = {
     "ids of another tokenizer": (
         {"data": [[5000 + i] * 40 for i in range(40)]},
         ValueError,
-        ["documents", "0 to 4095", "another tokenizer"],
+        [r"^data\[0\]", "0 to 4095", "another tokenizer"],
     ),
     "a tokenizer that is not there": (
         {"tokenizer": "nowhere.json"},
@@ -105,6 +106,23 @@ def test_a_precision_that_the_device_cannot_train_in_is_refused_with_the_reason(
         "no halves",
         "'auto'",
     )
+
+
+@pytest.mark.parametrize("device", ["meta", "xpu", "hpu"])
+def test_a_device_that_does_not_compute_here_is_refused(device):
+    refused(
+        small(device=device), ValueError, f"device: expected one that computes here, got {device} ", "'cpu'"
+    )
+
+
+@pytest.mark.parametrize("resume", ["my_run", 1, None])
+def test_resume_is_no_path(resume):
+    refused(small(), TypeError, "resume: expected True or False", "config's output", resume=resume)
+
+
+def test_what_cannot_be_called_after_a_step_is_refused_before_the_first_one(tmp_path):
+    refused(small(output=tmp_path / "run"), TypeError, "on_step", "a function", "int", on_step=5)
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="has a GPU")
@@ -184,6 +202,42 @@ def test_a_run_is_not_begun_anew_over_one_that_is_there(tmp_path):
     assert contents(tmp_path) == before
 
 
+def test_fewer_steps_than_are_done_are_refused(tmp_path):
+    config = stopped_run(tmp_path)
+    before = contents(tmp_path)
+    with pytest.warns(UserWarning, match="steps"):
+        refused(replace(config, steps=2), ValueError, "steps: expected at least the 3", "has done, got 2")
+    assert contents(tmp_path) == before
+
+
+def test_a_finished_run_without_its_checkpoints_is_not_begun_anew(tmp_path):
+    config = small(output=tmp_path)
+    train(config, progress=False)
+    shutil.rmtree(tmp_path / "checkpoints")
+    before = contents(tmp_path)
+    refused(config, ValueError, "output", "expected the checkpoint of the run", "not overwritten")
+    assert contents(tmp_path) == before
+
+
+def test_steps_that_the_log_has_lost_are_told(tmp_path):
+    config = stopped_run(tmp_path)
+    lines = (tmp_path / "log.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "log.jsonl").write_bytes(b"".join(lines[:2]) + lines[2][:40])
+    with pytest.warns(UserWarning, match=r"log\.jsonl lacks 2 of the 3 steps done") as caught:
+        resumed = train(config, progress=False)
+    assert caught[0].filename == __file__
+    whole = train(small(), progress=False)
+    assert [record.step for record in resumed.records] == [1, 4, 5, 6]
+    assert losses(resumed)[1:] == losses(whole)[3:]
+
+
+def test_a_step_in_the_log_without_its_loss_scale_is_named(tmp_path):
+    config = stopped_run(tmp_path)
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"loss_scale"', b'"scale"', 1))
+    refused(config, ValueError, r"log\.jsonl", "step 1 without loss_scale", "can then resume")
+
+
 def test_other_documents_than_those_of_the_run_are_refused(tmp_path):
     config = stopped_run(tmp_path)
     before = contents(tmp_path)
@@ -197,6 +251,7 @@ def test_other_documents_than_those_of_the_run_are_refused(tmp_path):
     assert contents(tmp_path) == before
 
 
+@pytest.mark.filterwarnings("ignore:model. its vocab_size:UserWarning")
 def test_another_tokenizer_than_that_of_the_run_is_refused(tmp_path):
     config = stopped_run(tmp_path, tokenizer=train_tokenizer([d.text for d in STORIES], 300))
     other = train_tokenizer([d.text for d in STORIES[:20]], 300)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 from dataclasses import replace
 
+import numpy
 import pytest
 import torch
 
@@ -198,6 +200,40 @@ def test_training_works_where_gradients_are_switched_off():
         result = train(small(), progress=False)
     assert losses(result) == losses(train(small(), progress=False))
     assert not result.model.training
+
+
+def test_training_works_in_inference_mode():
+    with torch.inference_mode():
+        result = train(small(steps=2), progress=False)
+    assert losses(result) == losses(train(small(steps=2), progress=False))
+
+
+def test_a_run_that_goes_on_leaves_the_callers_generators_as_they_were(tmp_path):
+    drawn = []
+
+    def draw(record):
+        drawn.append((torch.rand(1).item(), random.random(), numpy.random.rand()))
+        stop_after(5)(record)
+
+    def states():
+        return torch.get_rng_state().tolist(), random.getstate(), numpy.random.get_state()[1].tolist()
+
+    with pytest.raises(Stopped):
+        train(small(output=tmp_path), progress=False, on_step=draw)
+    torch.manual_seed(5)
+    random.seed(5)
+    numpy.random.seed(5)
+    before = states()
+    train(small(output=tmp_path), progress=False, on_step=lambda record: drawn.append(torch.rand(1).item()))
+    assert drawn[5] == drawn[2][0]  # the run's own, as they were at its checkpoint
+    assert states() == before
+
+
+def test_the_kernel_caches_are_bounded_unless_the_environment_says_otherwise(monkeypatch):
+    monkeypatch.delenv("LRU_CACHE_CAPACITY", raising=False)
+    monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "7")
+    train(small(steps=1), progress=False)
+    assert (os.environ["LRU_CACHE_CAPACITY"], os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"]) == ("128", "7")
 
 
 def test_a_file_that_moved_is_the_same_data(tmp_path):
