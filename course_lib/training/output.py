@@ -91,7 +91,7 @@ class Output:
         self._log: TrainingLog | None = None
         self._drawn = time.monotonic()
 
-    def begin(self) -> int | None:
+    def start(self) -> int | None:
         """Make the folder, or bring ``run`` to where the one in it stopped: the step of that checkpoint, else None."""
         if self.folder is None:
             return None

@@ -70,7 +70,7 @@ def train(
         output = Output(run)
         resumed_from = None
         try:
-            resumed_from = output.begin()
+            resumed_from = output.start()
             display = Display(run, shown=progress)
             display.start(resumed_from)
             try:
