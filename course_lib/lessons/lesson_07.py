@@ -77,7 +77,7 @@ __all__ = [
 
 
 def fate(value, exponent_bits, mantissa_bits):
-    """ "overflows", "vanishes" or "kept": what a format with these bits makes of a number."""
+    """What a format with these bits makes of a number: "overflows", "vanishes" or "kept"."""
     bias = 2 ** (exponent_bits - 1) - 1
     largest = (2 - 2.0**-mantissa_bits) * 2.0**bias
     smallest = 2.0 ** (1 - bias - mantissa_bits)
@@ -102,6 +102,8 @@ check_fate = LESSON.exercise(
         Case((65530.0, 5, 10), expected="overflows"),
         Case((3e-7, 5, 10), label="subnormal", expected="kept"),
         Case((6e-5, 5, 10), expected="kept"),
+        Case((1e-7, 5, 10), expected="kept"),
+        Case((2e-8, 5, 10), expected="vanishes"),
         Case((1e-30, 8, 7), expected="kept"),
         Case((1e39, 8, 7), label="above_bf16", expected="overflows"),
         Case((-200000.0, 5, 10), label="negative", expected="overflows"),
@@ -222,8 +224,8 @@ check_training_bytes = LESSON.exercise(
     "training_bytes",
     solution=training_bytes,
     cases=[
-        Case((1000, torch.float32), label="fp32", expected=16_000),
-        Case((1000, torch.float16), label="fp16", expected=18_000),
+        Case((1500, torch.float32), label="fp32", expected=24_000),
+        Case((1500, torch.float16), label="fp16", expected=27_000),
         Case((1_475_856, torch.bfloat16), label="bf16", expected=26_565_408),
         Case((6_738_415_616, torch.float32), label="llama", expected=107_814_649_856),
     ],

@@ -39,6 +39,11 @@ def fate_without_subnormals(value, exponent_bits, mantissa_bits):
     return _fate(value, largest, 2.0 ** (2 - 2 ** (exponent_bits - 1)))
 
 
+def fate_one_step_early(value, exponent_bits, mantissa_bits):
+    largest, smallest = _ends(exponent_bits, mantissa_bits)
+    return _fate(value, largest, 2 * smallest)
+
+
 def fate_one_over_the_largest(value, exponent_bits, mantissa_bits):
     largest, _ = _ends(exponent_bits, mantissa_bits)
     return _fate(value, largest, 1 / largest)
@@ -61,6 +66,11 @@ def fate_never_overflows(value, exponent_bits, mantissa_bits):
 
 def fate_without_bias(value, exponent_bits, mantissa_bits):
     return _fate(value, (2 - 2.0**-mantissa_bits) * 2.0 ** (2**exponent_bits - 2), 2.0**-mantissa_bits)
+
+
+def fate_with_a_small_bias(value, exponent_bits, mantissa_bits):
+    bias = 2 ** (exponent_bits - 1) - 2
+    return _fate(value, (2 - 2.0**-mantissa_bits) * 2.0**bias, 2.0 ** (1 - bias - mantissa_bits))
 
 
 def fate_of_an_integer(value, exponent_bits, mantissa_bits):
@@ -107,6 +117,16 @@ def _is_number(attempt: Attempt) -> bool:
     return isinstance(attempt.got, int | float | torch.Tensor)
 
 
+def _is_negative(attempt: Attempt) -> bool:
+    """All positive numbers are tried before the first negative one, so the fault is in the sign."""
+    return attempt.args[0] < 0
+
+
+def _is_of_eight_bits(attempt: Attempt) -> bool:
+    """The formats of eight bits are tried last, so fp16 and bf16 have been answered rightly."""
+    return attempt.args[1:] == (4, 3)
+
+
 FATE = [
     Mistake("truth", when=_is_truth_value),
     Mistake("word", when=_is_other_word),
@@ -115,11 +135,13 @@ FATE = [
     Mistake("power_of_two", like=fate_power_of_two),
     Mistake("next_power", like=fate_next_power_of_two),
     Mistake("subnormals", like=fate_without_subnormals),
+    Mistake("subnormals", like=fate_one_step_early),
     Mistake("subnormals", like=fate_one_over_the_largest),
     Mistake("spacing", like=fate_spacing_at_one),
     Mistake("one_end", like=fate_never_vanishes),
     Mistake("one_end", like=fate_never_overflows),
     Mistake("no_bias", like=fate_without_bias),
+    Mistake("bias", like=fate_with_a_small_bias),
     Mistake("integer", like=fate_of_an_integer),
     Mistake("bits_swapped", like=fate_swapped_bits),
     Mistake("always_fp16", like=fate_always_fp16),
@@ -127,6 +149,9 @@ FATE = [
     Mistake("sign", like=fate_signed_below),
     Mistake("zero", like=fate_zero_vanishes),
     Mistake("exchanged", like=fate_exchanged),
+    Mistake("sign", when=_is_negative),
+    Mistake("subnormals", like=fate_without_subnormals, everywhere=False),
+    Mistake("other_formats", when=_is_of_eight_bits),
 ]
 
 # --- 7.2 ---------------------------------------------------------------------------------------------------------
@@ -222,18 +247,32 @@ def step_clamps(weights, gradients, scale, max_norm, lr):
     return weights - lr * (gradients / scale).clamp(-max_norm, max_norm), scale
 
 
-def step_clips_by_largest(weights, gradients, scale, max_norm, lr):
+def _step_that_clips_by(norm):
+    def step(weights, gradients, scale, max_norm, lr):
+        if not _finite(gradients):
+            return weights, scale / 2
+        gradients = gradients / scale
+        return weights - lr * gradients * min(1.0, max_norm / norm(gradients)), scale
+
+    return step
+
+
+step_clips_by_largest = _step_that_clips_by(lambda gradients: gradients.abs().max())
+step_clips_by_sum = _step_that_clips_by(lambda gradients: gradients.abs().sum())
+step_clips_by_square = _step_that_clips_by(lambda gradients: gradients.square().sum())
+step_clips_by_root_mean_square = _step_that_clips_by(lambda gradients: gradients.square().mean().sqrt())
+
+
+def step_forgets_max_norm(weights, gradients, scale, max_norm, lr):
     if not _finite(gradients):
         return weights, scale / 2
     gradients = gradients / scale
-    return weights - lr * gradients * min(1.0, max_norm / gradients.abs().max()), scale
+    norm = gradients.norm()
+    return weights - lr * (gradients / norm if norm > max_norm else gradients), scale
 
 
-def step_clips_by_sum(weights, gradients, scale, max_norm, lr):
-    if not _finite(gradients):
-        return weights, scale / 2
-    gradients = gradients / scale
-    return weights - lr * gradients * min(1.0, max_norm / gradients.abs().sum()), scale
+def step_plain(weights, gradients, scale, max_norm, lr):
+    return weights - lr * gradients, scale
 
 
 def step_clips_to_one(weights, gradients, scale, max_norm, lr):
@@ -318,30 +357,34 @@ def _is_scale_first(attempt: Attempt) -> bool:
 SCALED_STEP = [
     Mistake("one_tensor", when=_is_one_tensor),
     Mistake("scale_first", when=_is_scale_first),
-    Mistake("clips_first", like=step_clips_first),
+    Mistake("clips_first", like=step_clips_first, everywhere=False),
     Mistake("with_infinity", like=step_with_infinity),
     Mistake("with_infinity", like=step_with_infinity_then_halves),
     Mistake("keeps_scale", like=step_keeps_scale),
     Mistake("doubles", like=step_doubles_on_overflow),
     Mistake("always_halves", like=step_always_halves, everywhere=False),
     Mistake("grows", like=step_doubles_when_good, everywhere=False),
-    Mistake("never_unscales", like=step_never_unscales),
+    Mistake("never_unscales", like=step_never_unscales, everywhere=False),
     Mistake("never_unscales", like=step_scales_again),
     Mistake("scales_rate", like=step_scales_the_rate),
     Mistake("scales_rate", like=step_divides_the_rate_too),
-    Mistake("never_clips", like=step_never_clips),
+    Mistake("never_unscales", like=step_plain, everywhere=False),
+    Mistake("never_clips", like=step_never_clips, everywhere=False),
     Mistake("always_normalises", like=step_always_normalises),
-    Mistake("other_norm", like=step_clamps),
-    Mistake("other_norm", like=step_clips_by_largest),
-    Mistake("other_norm", like=step_clips_by_sum),
+    Mistake("other_norm", like=step_clamps, everywhere=False),
+    Mistake("other_norm", like=step_clips_by_largest, everywhere=False),
+    Mistake("other_norm", like=step_clips_by_sum, everywhere=False),
+    Mistake("other_norm", like=step_clips_by_square),
+    Mistake("other_norm", like=step_clips_by_root_mean_square, everywhere=False),
     Mistake("clips_to_one", like=step_clips_to_one),
+    Mistake("clips_to_one", like=step_forgets_max_norm),
     Mistake("misses_nan", like=step_misses_nan),
     Mistake("misses_infinity", like=step_misses_infinity),
     Mistake("misses_infinity", like=step_misses_minus_infinity),
     Mistake("skips_too_rarely", like=step_skips_if_all_are_infinite),
     Mistake("zeroes", like=step_zeroes_infinity),
     Mistake("zeroes", like=step_zeroes_infinity_and_keeps_scale),
-    Mistake("uphill", like=step_uphill),
-    Mistake("no_rate", like=step_without_rate),
-    Mistake("update_alone", like=step_update_alone),
+    Mistake("uphill", like=step_uphill, everywhere=False),
+    Mistake("no_rate", like=step_without_rate, everywhere=False),
+    Mistake("update_alone", like=step_update_alone, everywhere=False),
 ]

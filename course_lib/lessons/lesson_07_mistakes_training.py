@@ -81,6 +81,30 @@ def accumulate_counts_the_last(weight, batches):
     return _grad(weight, batches, lambda targets: 1 / max(1, _real(batches[-1][1])))
 
 
+def accumulate_running_count(weight, batches):
+    seen = 0
+
+    def share(targets):
+        nonlocal seen
+        seen += _real(targets)
+        return 1 / max(1, seen)
+
+    return _grad(weight, batches, share)
+
+
+def accumulate_skips_word_zero(weight, batches):
+    count = sum(int((targets > 0).sum()) for _, targets in batches)
+    return _grad(weight, batches, lambda targets: 1 / count)
+
+
+def accumulate_softmax_twice(weight, batches):
+    total = torch.zeros_like(weight)
+    for hidden, targets in batches:
+        loss = F.cross_entropy((hidden @ weight.T).softmax(-1), targets, reduction="sum") / _all_real(batches)
+        total += torch.autograd.grad(loss, weight)[0]
+    return total
+
+
 def accumulate_ignores_no_target(weight, batches):
     """No target taken for word 0."""
     replaced = [(hidden, targets.clamp(min=0)) for hidden, targets in batches]
@@ -100,9 +124,14 @@ def _is_one_for_each(attempt: Attempt) -> bool:
     return isinstance(attempt.got, list | tuple)
 
 
+def _is_the_weight(attempt: Attempt) -> bool:
+    return torch.equal(attempt.got, attempt.args[0])
+
+
 ACCUMULATE = [
     Mistake("a_loss", when=_is_a_loss),
     Mistake("a_list", when=_is_one_for_each),
+    Mistake("the_weight", when=_is_the_weight),
     Mistake("mean_of_means", like=accumulate_mean_of_means, everywhere=False),
     Mistake("sum_of_means", like=accumulate_sum_of_means, everywhere=False),
     Mistake("sum_of_sums", like=accumulate_sum_of_sums, everywhere=False),
@@ -111,6 +140,9 @@ ACCUMULATE = [
     Mistake("all_tokens", like=accumulate_all_tokens, everywhere=False),
     Mistake("all_tokens", like=accumulate_means_by_tokens, everywhere=False),
     Mistake("counts_the_last", like=accumulate_counts_the_last, everywhere=False),
+    Mistake("running_count", like=accumulate_running_count, everywhere=False),
+    Mistake("skips_word_zero", like=accumulate_skips_word_zero, everywhere=False),
+    Mistake("softmax_twice", like=accumulate_softmax_twice, everywhere=False),
     Mistake("last_only", like=accumulate_last_only, everywhere=False),
     Mistake("last_only", like=accumulate_last_mean_only, everywhere=False),
     Mistake("last_only", like=accumulate_last_mean_shared, everywhere=False),
@@ -141,16 +173,16 @@ def _per_parameter(attempt: Attempt) -> dict[str, object]:
 
 
 def _in_larger_units(attempt: Attempt) -> bool:
-    return any(
-        abs(float(attempt.got) * unit - attempt.wanted) <= unit for unit in (10**6, 2**20, 10**9, 2**30)
-    )
+    units = (10**3, 2**10, 10**6, 2**20, 10**9, 2**30)
+    return any(abs(float(attempt.got) * unit - attempt.wanted) <= unit for unit in units)
 
 
-def _right_but_a_float(attempt: Attempt) -> bool:
-    return isinstance(attempt.got, float) and attempt.got == attempt.wanted
+def _of_one_parameter(attempt: Attempt) -> bool:
+    return float(attempt.got) in (16, 18)
 
 
 TRAINING_BYTES = [
+    Mistake("of_one", when=_of_one_parameter),
     Mistake("units", when=_in_larger_units),
     Mistake("bits", when=_takes(128, 144)),
     Mistake("weights_alone", when=_takes(4, half=False)),
@@ -180,10 +212,6 @@ def _names(key: str) -> Callable[[Attempt], dict[str, object]]:
     return lambda attempt: {"names": ", ".join(attempt.got[key])}
 
 
-def _moved(*names: str) -> Callable[[Attempt], bool]:
-    return lambda attempt: any(name in attempt.got["moved_on"] for name in names)
-
-
 CHECKPOINT = [
     Mistake("not_a_dict", when=lambda attempt: "not_a_dict" in attempt.got),
     Mistake("unknown", when=_holds("unknown"), values=_names("unknown")),
@@ -195,7 +223,9 @@ CHECKPOINT = [
     Mistake("data", when=_lacks("position"), values=_names("missing")),
     Mistake("generator", when=_lacks("generator"), values=_names("missing")),
     Mistake("step", when=_lacks("step"), values=_names("missing")),
-    Mistake("generator_itself", when=_moved("generator")),
-    Mistake("aliased", when=_moved("weight", "average"), values=_names("moved_on")),
-    Mistake("other_values", when=_holds("moved_on"), values=_names("moved_on")),
+    Mistake("generator_itself", when=lambda attempt: "generator" in attempt.got["moved_on"]),
+    Mistake("aliased", when=_holds("moved_on"), values=_names("moved_on")),
+    Mistake("no_state", when=lambda attempt: attempt.got["other"] == ["generator"]),
+    Mistake("other_values", when=_holds("other"), values=_names("other")),
+    Mistake("trained", when=lambda attempt: len(attempt.got["losses"]) == 9),
 ]

@@ -75,20 +75,26 @@ class PracticeRun:
 
 
 def resumed(saved: Any, args: tuple[Any, ...]) -> dict[str, Any]:
-    """What a check looks at: how a new run goes on from ``saved``, made in ``args[0]``, which itself goes on first."""
+    """What a check looks at: how a new run goes on from ``saved``, made in ``args[0]``, which itself goes on first.
+
+    "moved_on" names what has gone on with the run, "other" what is not, and never was, a value of it.
+    """
     run = args[0]
     wanted = {name: _plain(value) for name, value in vars(run).items()}
     run.train(9)
     if not isinstance(saved, Mapping):
         return {"not_a_dict": saved}
-    held = set(saved) & set(wanted)
+    differ = [name for name in wanted if name in saved and not _holds(saved[name], wanted[name], name)]
+    moved_on = [name for name in differ if _moves_with(saved[name], getattr(run, name))]
+    unknown = [str(name) for name in saved if name not in wanted]
     return {
         "missing": [name for name in wanted if name not in saved],
-        "unknown": [str(name) for name in saved if name not in wanted],
-        "moved_on": [name for name in sorted(held) if _plain(saved[name]) != wanted[name]],
-        "losses": [round(loss, 6) for loss in PracticeRun().load(saved).train(9)]
-        if set(saved) <= set(wanted)
-        else [],
+        "unknown": unknown,
+        "moved_on": moved_on,
+        "other": [name for name in differ if name not in moved_on],
+        "losses": []
+        if unknown or differ
+        else [round(loss, 6) for loss in PracticeRun().load(saved).train(9)],
     }
 
 
@@ -96,3 +102,18 @@ def _plain(value: Any) -> Any:
     if isinstance(value, torch.Generator):
         return value.get_state().tolist()
     return value.tolist() if isinstance(value, torch.Tensor) else value
+
+
+def _holds(value: Any, wanted: Any, name: str) -> bool:
+    """Whether ``value`` is ``wanted``, and of a kind that a run can be given."""
+    if name == "generator":
+        return isinstance(value, torch.Generator | torch.Tensor) and _plain(value) == wanted
+    if isinstance(wanted, list):
+        return isinstance(value, torch.Tensor) and value.dtype == torch.float32 and value.tolist() == wanted
+    return bool(_plain(value) == wanted)
+
+
+def _moves_with(value: Any, now: Any) -> bool:
+    if isinstance(value, torch.Tensor) and isinstance(now, torch.Tensor):
+        return value.data_ptr() == now.data_ptr()
+    return value is now and isinstance(value, torch.Generator)

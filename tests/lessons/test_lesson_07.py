@@ -49,6 +49,10 @@ def fate_by_torch_of_half(value, exponent_bits, mantissa_bits):
     return "overflows" if half.isinf() else "vanishes" if half == 0 and value else "kept"
 
 
+def fate_by_two_formats(value, exponent_bits, mantissa_bits):
+    return fate_by_the_fields(value, exponent_bits, 7 if exponent_bits == 8 else 10)
+
+
 def test_exercise_7_1_names_each_wrong_answer():
     right = fate_by_the_fields
     assert_exercise(
@@ -68,14 +72,26 @@ def test_exercise_7_1_names_each_wrong_answer():
             "reserved": [wrong.fate_infinity_not_reserved],
             "power_of_two": [wrong.fate_power_of_two],
             "next_power": [wrong.fate_next_power_of_two],
-            "subnormals": [wrong.fate_without_subnormals, wrong.fate_one_over_the_largest],
+            "subnormals": [
+                wrong.fate_without_subnormals,
+                wrong.fate_one_over_the_largest,
+                wrong.fate_one_step_early,
+                lambda v, e, m: "vanishes" if v == 0 else wrong.fate_without_subnormals(v, e, m),
+            ],
             "spacing": [wrong.fate_spacing_at_one],
             "one_end": [wrong.fate_never_vanishes, wrong.fate_never_overflows],
             "no_bias": [wrong.fate_without_bias],
+            "bias": [wrong.fate_with_a_small_bias],
             "integer": [wrong.fate_of_an_integer],
             "bits_swapped": [wrong.fate_swapped_bits],
             "always_fp16": [wrong.fate_always_fp16, fate_by_torch_of_half],
-            "sign": [wrong.fate_signed, wrong.fate_signed_below],
+            "sign": [
+                wrong.fate_signed,
+                wrong.fate_signed_below,
+                lambda v, e, m: "vanishes" if v < 0 and right(v, e, m) == "kept" else right(v, e, m),
+                lambda v, e, m: "kept" if v < 0 else right(v, e, m),
+            ],
+            "other_formats": [fate_by_two_formats],
             "zero": [wrong.fate_zero_vanishes],
             "exchanged": [wrong.fate_exchanged],
             "common.printed_instead": [lambda v, e, m: print(right(v, e, m))],
@@ -132,6 +148,13 @@ def step_rate_over_scale_after_clipping(weights, gradients, scale, max_norm, lr)
     return weights - (lr / scale) * gradients, scale
 
 
+def step_clips_first_and_never_looks(weights, gradients, scale, max_norm, lr):
+    parameter = torch.nn.Parameter(weights.clone())
+    parameter.grad = gradients.clone()
+    torch.nn.utils.clip_grad_norm_([parameter], max_norm)
+    return weights - lr * parameter.grad / scale, scale
+
+
 def test_exercise_7_2_names_each_wrong_answer():
     right = wrong.step_right_with
     assert_exercise(
@@ -140,23 +163,34 @@ def test_exercise_7_2_names_each_wrong_answer():
         wrong={
             "one_tensor": [lambda *args: right(*args)[0]],
             "scale_first": [wrong.step_scale_first],
-            "clips_first": [wrong.step_clips_first, step_rate_over_scale_after_clipping],
+            "clips_first": [
+                wrong.step_clips_first,
+                step_rate_over_scale_after_clipping,
+                step_clips_first_and_never_looks,
+            ],
             "with_infinity": [wrong.step_with_infinity, wrong.step_with_infinity_then_halves],
             "keeps_scale": [wrong.step_keeps_scale],
             "doubles": [wrong.step_doubles_on_overflow],
             "always_halves": [wrong.step_always_halves],
             "grows": [wrong.step_doubles_when_good],
-            "never_unscales": [wrong.step_never_unscales, wrong.step_scales_again],
+            "never_unscales": [wrong.step_never_unscales, wrong.step_scales_again, wrong.step_plain],
             "scales_rate": [wrong.step_scales_the_rate, wrong.step_divides_the_rate_too],
-            "never_clips": [wrong.step_never_clips],
+            "never_clips": [wrong.step_never_clips, lambda w, g, s, n, lr: (w - lr * g / s, s)],
             "always_normalises": [wrong.step_always_normalises],
-            "other_norm": [wrong.step_clamps, wrong.step_clips_by_largest, wrong.step_clips_by_sum],
-            "clips_to_one": [wrong.step_clips_to_one],
+            "other_norm": [
+                wrong.step_clamps,
+                wrong.step_clips_by_largest,
+                wrong.step_clips_by_sum,
+                wrong.step_clips_by_square,
+                wrong.step_clips_by_root_mean_square,
+                lambda w, g, s, n, lr: (w - lr * (g / s).clamp(-n, n), s),
+            ],
+            "clips_to_one": [wrong.step_clips_to_one, wrong.step_forgets_max_norm],
             "misses_nan": [wrong.step_misses_nan],
             "misses_infinity": [wrong.step_misses_infinity, wrong.step_misses_minus_infinity],
             "skips_too_rarely": [wrong.step_skips_if_all_are_infinite],
             "zeroes": [wrong.step_zeroes_infinity, wrong.step_zeroes_infinity_and_keeps_scale],
-            "uphill": [wrong.step_uphill],
+            "uphill": [wrong.step_uphill, lambda w, g, s, n, lr: (w + lr * g / s, s)],
             "no_rate": [wrong.step_without_rate],
             "update_alone": [wrong.step_update_alone],
         },

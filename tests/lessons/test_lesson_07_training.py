@@ -104,6 +104,10 @@ def test_exercise_7_3_names_each_wrong_answer():
             ],
             "all_tokens": [wrong.accumulate_all_tokens, wrong.accumulate_means_by_tokens],
             "counts_the_last": [wrong.accumulate_counts_the_last],
+            "running_count": [wrong.accumulate_running_count],
+            "skips_word_zero": [wrong.accumulate_skips_word_zero],
+            "softmax_twice": [wrong.accumulate_softmax_twice],
+            "the_weight": [lambda w, b: w, lambda w, b: w.detach().clone()],
             "last_only": [
                 wrong.accumulate_last_only,
                 wrong.accumulate_last_mean_only,
@@ -157,16 +161,19 @@ def test_exercise_7_4_names_each_wrong_answer():
         lesson_07.LESSON,
         "7.4",
         wrong={
-            "units": [lambda p, d: bytes_by_table(p, d) / 1e6, lambda p, d: bytes_by_table(p, d) / 2**30],
+            "units": [
+                lambda p, d, unit=unit: bytes_by_table(p, d) / unit for unit in (1e3, 2**10, 1e6, 2**30)
+            ],
+            "of_one": [lambda p, d: bytes_by_table(1, d), lambda p, d: 16],
             "bits": [_each(128, 144)],
             "weights_alone": [_each(4, 2), lambda p, d: p * d.itemsize, _each(16, 6)],
             "one_missing": [_each(12, 14), _each(12, 18)],
             "no_optimiser": [_each(8, 10), _each(16, 10)],
             "copy_of_fp32": [_each(20, 18), lambda p, d: p * (16 + d.itemsize)],
-            "no_copy": [_each(16, 16), lambda p, d: 16 * p],
+            "no_copy": [_each(16, 16), lambda p, d: 16 * p, _each(16, 4 + 2 + 2 + 4 + 4)],
             "all_half": [lambda p, d: 4 * p * d.itemsize],
             "no_master": [_each(16, 14), _each(16, 12), _each(16, 4)],
-            "wide_copy": [_each(16, 20)],
+            "wide_copy": [_each(16, 20), _each(16, 4 + 2 + 4 + 2 + 8)],
             "common.wrong_answer": [_each(17, 19)],
         },
         right=[bytes_by_table, bytes_by_tensors, bytes_by_bits],
@@ -202,6 +209,11 @@ def checkpoint_by_a_copied_generator(run):
     return saved
 
 
+def checkpoint_after_another_step(run):
+    run.train(1)
+    return checkpoint_by_loop(run)
+
+
 def _without(*names):
     return lambda run: {name: value for name, value in checkpoint_by_loop(run).items() if name not in names}
 
@@ -233,7 +245,20 @@ def test_exercise_7_5_names_each_wrong_answer():
                 lambda run: checkpoint_by_loop(run) | {"weight": run.weight},
                 lambda run: checkpoint_by_loop(run) | {"average": run.average.detach()},
             ],
-            "other_values": [_with(step=0), _with(loss_scale=1.0)],
+            "no_state": [
+                lambda run: checkpoint_by_loop(run) | {"generator": run.generator.initial_seed()},
+                lambda run: checkpoint_by_loop(run) | {"generator": torch.get_rng_state()},
+                lambda run: checkpoint_by_loop(run) | {"generator": torch.Generator().manual_seed(7)},
+            ],
+            "other_values": [
+                _with(step=0),
+                _with(loss_scale=1.0),
+                _with(average=torch.zeros(4)),
+                lambda run: checkpoint_by_loop(run) | {"weight": run.weight.tolist()},
+                lambda run: checkpoint_by_loop(run) | {"weight": run.weight.numpy().copy()},
+                lambda run: checkpoint_by_loop(run) | {"weight": run.weight.double()},
+            ],
+            "trained": [checkpoint_after_another_step],
         },
         right=[checkpoint_by_vars, checkpoint_by_loop, checkpoint_by_a_copied_generator],
     )
