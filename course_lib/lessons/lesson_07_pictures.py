@@ -91,29 +91,36 @@ def parts_of(model: GPT) -> list[tuple[str, int, str]]:
 def gpt_figure(model: GPT) -> svg.Picture:
     """The model from the bottom up, each part with its parameters and its lesson."""
     parts, layers = parts_of(model), model.config.num_layers
-    width, height, left, gap = 300, 30, 84, 12
-    y = {i: 16 + (height + gap) * (len(parts) - 1 - i) for i in range(len(parts))}
+    width, height, left = 280, 30, 84
+    # Above each part but the last. The wide ones hold the start of a branch, or its +.
+    gaps = (12, 34, 12, 40, 12, 40, 12)
+    y = {len(parts) - 1: 16}
+    for i in range(len(parts) - 2, -1, -1):
+        y[i] = y[i + 1] + height + gaps[i]
+    middle, branch = left + width / 2, left + width + 16
     colours = (svg.PAPER, svg.SKY, svg.PAPER, svg.BLUE, svg.PAPER, svg.GREEN, svg.PAPER, svg.SKY)
     shapes = [
         svg.rectangle(
-            left - 14, y[5] - 8, width + 28, y[2] + height - y[5] + 16, stroke=svg.INK, stroke_width=1.5
+            left - 14, y[5] - 30, width + 44, y[2] + height - y[5] + 46, stroke=svg.FAINT, stroke_width=1.5
         ),
         svg.text(
             left - 22, (y[5] + y[2] + height) / 2 + 5, f"{layers} ×", anchor="end", size=18, weight="bold"
         ),
     ]
-    # A branch around attention and around the feed-forward: what they return is added.
-    for bottom, top in ((2, 3), (4, 5)):
-        start, end, x = y[bottom] + height + gap / 2, y[top] - gap / 2, left + width + 8
-        shapes.append(
-            f'<polyline points="{left + width / 2},{start} {x},{start} {x},{end} {left + width / 2},{end}" '
-            f'style="fill:none;stroke:{svg.INK};stroke-width:1.2"/>'
-        )
     shapes += [
-        f'<line x1="{left + width / 2}" y1="{y[i - 1]}" x2="{left + width / 2}" y2="{y[i] + height}" '
+        f'<line x1="{middle}" y1="{y[i - 1]}" x2="{middle}" y2="{y[i] + height}" '
         f'style="stroke:{svg.INK};stroke-width:1.2"/>'
         for i in range(1, len(parts))
     ]
+    # A branch around attention and around the feed-forward: what they return is added.
+    for bottom, top in ((2, 3), (4, 5)):
+        start, end = y[bottom] + height + 8, y[top] - 14
+        shapes += [
+            f'<polyline points="{middle},{start} {branch},{start} {branch},{end} {middle},{end}" '
+            f'style="fill:none;stroke:{svg.INK};stroke-width:1.2"/>',
+            f'<circle cx="{middle}" cy="{end}" r="8" style="fill:{svg.PAPER};stroke:{svg.INK};stroke-width:1.2"/>',
+            svg.text(middle, end + 5, "+", anchor="middle", weight="bold"),
+        ]
     for i, (name, count, lesson) in enumerate(parts):
         shapes.append(svg.rectangle(left, y[i], width, height, fill=colours[i], stroke=svg.INK))
         ink = (
@@ -123,15 +130,15 @@ def gpt_figure(model: GPT) -> svg.Picture:
             if colours[i] in (svg.BLUE, svg.GREEN)
             else "#1f1f1f"
         )
-        shapes.append(svg.text(left + width / 2, y[i] + 20, name, anchor="middle", colour=ink))
+        shapes.append(svg.text(middle, y[i] + 20, name, anchor="middle", colour=ink))
         if count:
-            shapes.append(svg.text(left + width + 88, y[i] + 20, f"{count:,}", anchor="end"))
-        shapes.append(svg.text(left + width + 100, y[i] + 20, f"lesson {lesson}", size=13))
+            shapes.append(svg.text(left + width + 104, y[i] + 20, f"{count:,}", anchor="end"))
+        shapes.append(svg.text(left + width + 116, y[i] + 20, f"lesson {lesson}", size=13))
     title = f"{model.config.num_layers} layers of {model.config.dim}: " + ", ".join(
         f"{name} ({count:,}, lesson {lesson})" if count else f"{name} (lesson {lesson})"
         for name, count, lesson in parts
     )
-    drawn = svg.picture(left + width + 168, y[0] + height + 10, title, *shapes)
+    drawn = svg.picture(left + width + 184, y[0] + height + 10, title, *shapes)
     return svg.Picture(svg.card(drawn, caption=_say("pictures.gpt")), title)
 
 
