@@ -65,7 +65,7 @@ def data_text(run: Run) -> str:
     elif files is not None:
         what = "text from " + ", ".join(path.name for path in files)
     else:
-        what = "documents of its maker's"
+        what = "text given by its maker"
     return f"{what}: {run.split.documents - held:,} documents, and {held:,} more held out"
 
 
