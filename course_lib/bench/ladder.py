@@ -9,7 +9,7 @@ from typing import Any
 
 from ..training import choose_precision
 from .comparison import Comparison, Progress
-from .ladder_losses import Learned, compare_losses, held_out_loss, trained
+from .ladder_losses import Learned, compare_losses, held_out_loss, trained_rung
 from .ladder_memory import CHUNKED, WHOLE, started
 from .ladder_peers import TEACHING, TRANSFORMERS, peer
 from .ladder_picture import Bar, picture
@@ -35,7 +35,7 @@ __all__ = [
     "peer",
     "real_tokens",
     "run",
-    "trained",
+    "trained_rung",
     "trainer",
 ]
 

@@ -200,13 +200,13 @@ def test_a_rung_that_does_not_agree_is_trained_to_the_end(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(ladder_losses, "AGREEMENT", -1.0)
     steps: list[tuple[str, int | None]] = []
-    trained = ladder_losses.trained
+    trained = ladder_losses.trained_rung
 
     def watched(rung: ladder.Rung, **settings: Any) -> ladder.Trainer:
         steps.append((rung.name, settings.get("steps")))
         return trained(rung, **settings)
 
-    monkeypatch.setattr(ladder_losses, "trained", watched)
+    monkeypatch.setattr(ladder_losses, "trained_rung", watched)
     found = compared(2)
     assert len(found[0].losses) == 2
     assert [of for name, of in steps if name == "naive"] == [2, None, 2, None]

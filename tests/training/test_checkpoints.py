@@ -9,6 +9,7 @@ import random
 import shutil
 import stat
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -287,7 +288,9 @@ def test_counts_and_averages_come_back_in_their_dtypes(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_the_same_circumstances_bring_no_warning(tmp_path: Path) -> None:
-    read(write(tmp_path, 1))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read(write(tmp_path, 1))
 
 
 def test_another_thread_count_is_warned_about(tmp_path: Path) -> None:
@@ -316,7 +319,9 @@ def test_another_pytorch_is_warned_about(tmp_path: Path, monkeypatch: pytest.Mon
 )
 def test_where_and_when_files_are_written_may_change_silently(tmp_path: Path, field: str) -> None:
     path = write(tmp_path, 1, config={**CONFIG, field: "old"})
-    read(path, config={**CONFIG, field: "new"})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read(path, config={**CONFIG, field: "new"})
 
 
 @pytest.mark.parametrize("field", ["device", "compile", "fused", "chunked_loss", "engine"])
