@@ -1,8 +1,8 @@
 """Exercises of lesson 08, the ladder: real tokens, what packing saves, gains of rungs, pairs, equal loss, Amdahl.
 
 What the lesson measures is in `lesson_08_measure`, what it predicts in `lesson_08_predict`, its pictures in
-`lesson_08_pictures` and `lesson_08_explorer`, the wrong answers that the checks know by name in `lesson_08_mistakes`
-and `lesson_08_mistakes_verdict`.
+`lesson_08_pictures` and `lesson_08_explorer`, the wrong answers that the checks know by name in `lesson_08_mistakes`,
+`lesson_08_mistakes_verdict` and `lesson_08_mistakes_whole`.
 """
 
 import math
@@ -11,6 +11,7 @@ from course_lib.classroom.exercise import Case
 from course_lib.classroom.lesson import Lesson
 from course_lib.lessons import lesson_08_mistakes as wrong
 from course_lib.lessons import lesson_08_mistakes_verdict as wrong_verdict
+from course_lib.lessons import lesson_08_mistakes_whole as wrong_whole
 from course_lib.lessons.lesson_08_explorer import batch_figure, ladder_explorer, render_ladder
 from course_lib.lessons.lesson_08_measure import (
     WORKLOAD,
@@ -243,9 +244,10 @@ check_whole_gain = LESSON.exercise(
     cases=[
         Case(({"attention": 0.5, "rest": 0.5}, {"attention": 2.0}), label="half", expected=4 / 3),
         Case(
-            ({"attention": 0.6, "loss": 0.3, "optimiser": 0.1}, {"attention": 6.0, "loss": 3.0}),
+            # Shares whose float sum is exactly 1: a student may assert that.
+            ({"attention": 0.5, "loss": 0.375, "optimiser": 0.125}, {"attention": 4.0, "loss": 3.0}),
             label="two_parts",
-            expected=10 / 3,
+            expected=8 / 3,
         ),
         Case(({"attention": 0.75, "rest": 0.25}, {"attention": math.inf}), label="vanishes", expected=4.0),
         Case(
@@ -253,5 +255,5 @@ check_whole_gain = LESSON.exercise(
         ),
         Case(({"products": 0.7, "rest": 0.3}, {}), label="nothing", expected=1.0),
     ],
-    mistakes=wrong_verdict.AMDAHL,
+    mistakes=wrong_whole.AMDAHL,
 )

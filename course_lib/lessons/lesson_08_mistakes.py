@@ -100,12 +100,25 @@ def speed_sum_of_rates(steps):
     return sum(_rates(steps))
 
 
+def speed_harmonic(steps):
+    return statistics.harmonic_mean(_rates(steps))
+
+
+def speed_of_last_tokens(steps):
+    return sum(steps[-1][0]) / _seconds(steps)
+
+
+def speed_of_last_seconds(steps):
+    return sum(sum(lengths) for lengths, _ in steps) / steps[-1][1]
+
+
 def a_list(attempt: Attempt) -> bool:
     return isinstance(attempt.got, list | tuple)
 
 
 def rounded_to_whole(attempt: Attempt) -> bool:
-    return attempt.got == int(attempt.got) and abs(attempt.got - attempt.wanted) < 1
+    got = attempt.got
+    return isinstance(got, int | float) and got == int(got) and abs(got - attempt.wanted) < 1
 
 
 REAL_SPEED = [
@@ -117,6 +130,9 @@ REAL_SPEED = [
     Mistake("mean", like=speed_mean_of_rates),
     Mistake("mean", like=speed_median_of_rates),
     Mistake("mean", like=speed_sum_of_rates),
+    Mistake("mean", like=speed_harmonic),
+    Mistake("overwritten", like=speed_of_last_tokens),
+    Mistake("overwritten", like=speed_of_last_seconds),
     Mistake("documents", like=speed_documents),
     Mistake("documents", like=speed_steps),
     Mistake("inverted", like=speed_inverted),
@@ -182,6 +198,26 @@ def packing_triangle(lengths):
     return _tokens(lengths), len(lengths) * pairs(max(lengths)) / sum(map(pairs, lengths))
 
 
+def packing_triangle_without_diagonal(lengths):
+    def pairs(n):
+        return n * (n - 1) / 2
+
+    return _tokens(lengths), len(lengths) * pairs(max(lengths)) / sum(map(pairs, lengths))
+
+
+def packing_only_padded_squared(lengths):
+    return _tokens(lengths), len(lengths) * max(lengths) ** 2 / sum(lengths)
+
+
+def packing_only_packed_squared(lengths):
+    return _tokens(lengths), len(lengths) * max(lengths) / _squares(lengths)
+
+
+def packing_mean_of_ratios(lengths):
+    ratios = [max(lengths) / n for n in lengths]
+    return statistics.mean(ratios), statistics.mean(ratio**2 for ratio in ratios)
+
+
 def packing_one_row(lengths):
     return max(lengths) / sum(lengths), max(lengths) ** 2 / _squares(lengths)
 
@@ -208,12 +244,16 @@ def packing_padded_counts(lengths):
     return len(lengths) * max(lengths), len(lengths) * max(lengths) ** 2
 
 
-def packing_max_of_squares_summed(lengths):
-    return _tokens(lengths), max(lengths) ** 2 / (_squares(lengths) / len(lengths)) ** 0.5
+def packing_packed_counts(lengths):
+    return sum(lengths), _squares(lengths)
 
 
 def one_number(attempt: Attempt) -> bool:
     return isinstance(attempt.got, int | float)
+
+
+def rounded_pair(attempt: Attempt) -> bool:
+    return all(abs(got - wanted) <= 0.0501 for got, wanted in zip(attempt.got, attempt.wanted, strict=True))
 
 
 PACKING_GAIN = [
@@ -227,11 +267,17 @@ PACKING_GAIN = [
     Mistake("share", like=packing_padding_share),
     Mistake("share", like=packing_extra),
     Mistake("triangle", like=packing_triangle),
+    Mistake("triangle", like=packing_triangle_without_diagonal),
+    Mistake("one_side_squared", like=packing_only_padded_squared),
+    Mistake("one_side_squared", like=packing_only_packed_squared),
+    Mistake("mean_of_ratios", like=packing_mean_of_ratios),
     Mistake("one_row", like=packing_one_row),
     Mistake("one_row", like=packing_one_row_of_scores),
     Mistake("saved", like=packing_saved),
     Mistake("saved", like=packing_padded_counts),
+    Mistake("saved", like=packing_packed_counts),
     Mistake("floored", like=packing_floored),
+    Mistake("rounded", when=rounded_pair),
 ]
 
 # --- 8.3 ---------------------------------------------------------------------------------------------------------
@@ -318,7 +364,15 @@ def a_name(attempt: Attempt) -> bool:
     return isinstance(attempt.got, str)
 
 
+def first_rung_too(attempt: Attempt) -> bool:
+    """The right gains, and one for the first rung: 1, 0, None, or over the last rung."""
+    got, first = dict(attempt.got), next(iter(attempt.args[0]))
+    return got.pop(first, "absent") != "absent" and attempt.case.agree(got, attempt.wanted)
+
+
 def rounded_gains(attempt: Attempt) -> bool:
+    if attempt.got.keys() != attempt.wanted.keys():
+        return False
     return all(abs(attempt.got[name] - gain) <= 0.0501 for name, gain in attempt.wanted.items())
 
 
@@ -337,7 +391,7 @@ GAINS = [
     Mistake("wrong_idea", like=gains_of_the_next),
     Mistake("over_top", like=gains_up_to_top),
     Mistake("over_top", like=gains_share_of_top),
-    Mistake("with_first", like=gains_with_first),
+    Mistake("with_first", when=first_rung_too),
     Mistake("sorted", like=gains_sorted),
     Mistake("only_up", like=gains_never_below_one),
     Mistake("only_up", like=gains_only_up),

@@ -1,6 +1,5 @@
-"""Wrong answers to exercises 8.4 to 8.6 of lesson 08: pairs, equal loss, and what is left of a gain."""
+"""Wrong answers to exercises 8.4 and 8.5 of lesson 08: pairs, and equal loss."""
 
-import math
 import statistics
 
 from course_lib.classroom.exercise import Attempt, Mistake
@@ -84,6 +83,35 @@ def pair_increase(before, after):
     return statistics.median(_ratios(before, after)) - 1
 
 
+def pair_of_medians_inverted(before, after):
+    return statistics.median(after) / statistics.median(before)
+
+
+def pair_of_means_inverted(before, after):
+    return sum(after) / sum(before)
+
+
+def pair_harmonic(before, after):
+    return statistics.harmonic_mean(_ratios(before, after))
+
+
+def pair_trimmed(before, after):
+    return statistics.mean(sorted(_ratios(before, after))[1:-1])
+
+
+def pair_midrange(before, after):
+    return (pair_best(before, after) + pair_worst(before, after)) / 2
+
+
+def pair_two_middles_unsorted(before, after):
+    ratios = _ratios(before, after)
+    return (ratios[len(ratios) // 2] + ratios[(len(ratios) - 1) // 2]) / 2
+
+
+def pair_saved(before, after):
+    return statistics.median((a - b) / a for a, b in zip(before, after, strict=True))
+
+
 def pair_every(before, after):
     return statistics.median(a / b for a in before for b in after)
 
@@ -100,10 +128,15 @@ PAIRED_GAIN = [
     Mistake("list", when=a_list),
     Mistake("inverted", like=pair_inverted),
     Mistake("inverted", like=pair_inverted_median),
+    Mistake("inverted", like=pair_of_medians_inverted),
+    Mistake("inverted", like=pair_of_means_inverted),
     Mistake("of_medians", like=pair_of_medians),
     Mistake("of_means", like=pair_of_means),
     Mistake("mean", like=pair_mean),
     Mistake("mean", like=pair_geometric),
+    Mistake("mean", like=pair_harmonic),
+    Mistake("mean", like=pair_trimmed),
+    Mistake("mean", like=pair_midrange),
     Mistake("bests", like=pair_of_bests),
     Mistake("bests", like=pair_best_against_worst),
     Mistake("bests", like=pair_best),
@@ -114,8 +147,10 @@ PAIRED_GAIN = [
     Mistake("middle", like=pair_upper_middle),
     Mistake("middle", like=pair_lower_middle),
     Mistake("unsorted", like=pair_middle_unsorted),
+    Mistake("unsorted", like=pair_two_middles_unsorted),
     Mistake("difference", like=pair_difference),
     Mistake("difference", like=pair_increase),
+    Mistake("difference", like=pair_saved),
     Mistake("every", like=pair_every),
     Mistake("dropped", like=pair_without_first),
 ]
@@ -196,6 +231,28 @@ def loss_difference(first, second, target):
     return None if a is None or b is None else a - b
 
 
+def loss_share_saved(first, second, target):
+    a, b = _first_time(first, target), _first_time(second, target)
+    return None if a is None or b is None else (a - b) / a
+
+
+def loss_of_the_first_reached(first, second, target):
+    losses = [next((loss for _, loss in curve if loss <= target), None) for curve in (first, second)]
+    return _ratio(*losses)
+
+
+def loss_one_early(first, second, target):
+    def time(curve):
+        before = None
+        for seconds, loss in curve:
+            if loss <= target:
+                return before
+            before = seconds
+        return None
+
+    return _ratio(time(first), time(second))
+
+
 def loss_interpolated(first, second, target):
     def time(curve):
         before = None
@@ -246,102 +303,19 @@ EQUAL_LOSS = [
     Mistake("a_step", like=loss_seconds_a_step),
     Mistake("steps", like=loss_steps),
     Mistake("final", like=loss_final),
+    Mistake("final", like=loss_of_the_first_reached),
     Mistake("strict", like=loss_strict),
     Mistake("last_point", like=loss_last_point),
     Mistake("for_good", like=loss_for_good),
     Mistake("best", like=loss_best),
     Mistake("nearest", like=loss_nearest),
     Mistake("difference", like=loss_difference),
+    Mistake("difference", like=loss_share_saved),
+    Mistake("one_early", like=loss_one_early),
     Mistake("interpolated", like=loss_interpolated),
     Mistake("columns", like=loss_columns),
     Mistake("above", like=loss_above),
     Mistake("above", like=loss_last_above),
     Mistake("never", when=never_reached),
     Mistake("none", when=none_where_reached),
-]
-
-# --- 8.6 ---------------------------------------------------------------------------------------------------------
-
-
-def _of(gains, part):
-    return gains.get(part, 1.0)
-
-
-def amdahl_product(shares, gains):
-    return math.prod(gains.values())
-
-
-def amdahl_mean(shares, gains):
-    return sum(share * _of(gains, part) for part, share in shares.items())
-
-
-def amdahl_mean_of_touched(shares, gains):
-    return sum(shares[part] * gain for part, gain in gains.items())
-
-
-def amdahl_largest(shares, gains):
-    return max(gains.values(), default=1.0)
-
-
-def amdahl_sum(shares, gains):
-    return sum(gains.values())
-
-
-def amdahl_rest_forgotten(shares, gains):
-    left = sum(shares[part] / gain for part, gain in gains.items())
-    return 1 / left if left else math.inf
-
-
-def amdahl_new_time(shares, gains):
-    return sum(share / _of(gains, part) for part, share in shares.items())
-
-
-def amdahl_saved(shares, gains):
-    return 1 - amdahl_new_time(shares, gains)
-
-
-def amdahl_parts_vanish(shares, gains):
-    return 1 / (1 - sum(shares[part] for part in gains))
-
-
-def amdahl_one_at_a_time(shares, gains):
-    return math.prod(1 / (1 - shares[part] + shares[part] / gain) for part, gain in gains.items())
-
-
-def amdahl_only_the_best(shares, gains):
-    return max((1 / (1 - shares[part] + shares[part] / gain) for part, gain in gains.items()), default=1.0)
-
-
-def amdahl_unweighted(shares, gains):
-    return len(shares) / sum(1 / _of(gains, part) for part in shares)
-
-
-def amdahl_saved_times_gain(shares, gains):
-    return 1 / (1 - sum(shares[part] / gain for part, gain in gains.items()))
-
-
-def amdahl_powers(shares, gains):
-    return math.prod(_of(gains, part) ** share for part, share in shares.items())
-
-
-def untouched_part(attempt: Attempt) -> bool:
-    return isinstance(attempt.error, KeyError)
-
-
-AMDAHL = [
-    Mistake("untouched", when=untouched_part),
-    Mistake("rest_forgotten", like=amdahl_rest_forgotten, everywhere=False),
-    Mistake("product", like=amdahl_product),
-    Mistake("mean", like=amdahl_mean),
-    Mistake("mean", like=amdahl_mean_of_touched),
-    Mistake("mean", like=amdahl_powers),
-    Mistake("largest", like=amdahl_largest),
-    Mistake("largest", like=amdahl_only_the_best),
-    Mistake("sum", like=amdahl_sum),
-    Mistake("new_time", like=amdahl_new_time),
-    Mistake("new_time", like=amdahl_saved),
-    Mistake("vanish", like=amdahl_parts_vanish),
-    Mistake("vanish", like=amdahl_saved_times_gain),
-    Mistake("one_at_a_time", like=amdahl_one_at_a_time),
-    Mistake("unweighted", like=amdahl_unweighted),
 ]

@@ -176,10 +176,12 @@ def roofline_figure(
 ) -> None:
     """The roof of this machine, single operations below it as (FLOP a byte, FLOP/s), and whole steps as lines."""
     lowest, highest = 0.05, 1000.0
+    # An operation may have met a quicker moment than the machine did: the roof is the best that was seen.
     flat = max(machine.half_products, *(speed for _, speed in operations.values()))
+    slope = max(machine.memory, *(speed / intensity for intensity, speed in operations.values()))
     with figures.figure(height=3.8) as (_, axes):
-        roof = [lowest, flat / machine.memory, highest]
-        axes.plot(roof, [min(x * machine.memory, flat) / 1e9 for x in roof], color=figures.BLACK)
+        roof = [lowest, flat / slope, highest]
+        axes.plot(roof, [min(x * slope, flat) / 1e9 for x in roof], color=figures.BLACK)
         for (name, (intensity, speed)), mark in zip(operations.items(), "osD^v", strict=False):
             axes.plot(intensity, speed / 1e9, mark, color=figures.BLUE)
             left = 10 < intensity < 120

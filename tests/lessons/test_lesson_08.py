@@ -1,6 +1,7 @@
 """Lesson 08: the exercises on real tokens, on what packing saves and on gains know their wrong answers."""
 
 import statistics
+from fractions import Fraction
 from itertools import pairwise
 
 import torch
@@ -52,8 +53,10 @@ def test_exercise_8_1_names_each_wrong_answer():
                 wrong.speed_mean_of_rates,
                 wrong.speed_median_of_rates,
                 wrong.speed_sum_of_rates,
+                wrong.speed_harmonic,
                 lambda steps: sum(sum(n) / s for n, s in steps) / len(steps),
             ],
+            "overwritten": [wrong.speed_of_last_tokens, wrong.speed_of_last_seconds],
             "documents": [wrong.speed_documents, wrong.speed_steps],
             "inverted": [wrong.speed_inverted],
             "one_step_only": [wrong.speed_first_step, wrong.speed_last_step, wrong.speed_best_step],
@@ -66,6 +69,7 @@ def test_exercise_8_1_names_each_wrong_answer():
                 lambda steps: int(speed_by_loop(steps)),
                 lambda steps: sum(map(sum, (n for n, _ in steps))) // sum(s for _, s in steps),
             ],
+            "common.wrong_type": [lambda steps: Fraction(speed_by_loop(steps))],
             "common.printed_instead": [lambda steps: print(speed_by_loop(steps))],
             "common.crashed": [lambda steps: sum(steps) / len(steps)],
         },
@@ -115,9 +119,12 @@ def test_exercise_8_2_names_each_wrong_answer():
                 lambda x: (max(x) / statistics.mean(x), (max(x) / statistics.mean(x)) ** 2),
             ],
             "share": [wrong.packing_padding_share, wrong.packing_extra],
-            "triangle": [wrong.packing_triangle],
+            "triangle": [wrong.packing_triangle, wrong.packing_triangle_without_diagonal],
+            "one_side_squared": [wrong.packing_only_padded_squared, wrong.packing_only_packed_squared],
+            "mean_of_ratios": [wrong.packing_mean_of_ratios],
+            "rounded": [lambda x: tuple(round(gain, 2) for gain in packing_by_loop(x))],
             "one_row": [wrong.packing_one_row, wrong.packing_one_row_of_scores],
-            "saved": [wrong.packing_saved, wrong.packing_padded_counts],
+            "saved": [wrong.packing_saved, wrong.packing_padded_counts, wrong.packing_packed_counts],
             "floored": [wrong.packing_floored],
             "common.wrong_length": [lambda x: (*packing_by_loop(x), 1.0)],
             "common.wrong_type": [lambda x: dict(zip("ab", packing_by_loop(x), strict=True))],
@@ -162,7 +169,12 @@ def test_exercise_8_3_names_each_wrong_answer():
             "inverted": [wrong.gains_inverted],
             "wrong_idea": [wrong.gains_of_the_next],
             "over_top": [wrong.gains_up_to_top, wrong.gains_share_of_top],
-            "with_first": [wrong.gains_with_first],
+            "with_first": [
+                wrong.gains_with_first,
+                lambda x: {next(iter(x)): None} | gains_by_loop(x),
+                lambda x: {next(iter(x)): 0.0} | gains_by_loop(x),
+                lambda x: {name: x[name] / x[list(x)[i - 1]] for i, name in enumerate(x)},
+            ],
             "sorted": [wrong.gains_sorted],
             "only_up": [wrong.gains_never_below_one, wrong.gains_only_up],
             "best_so_far": [wrong.gains_over_best_so_far],

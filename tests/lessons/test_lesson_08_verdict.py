@@ -8,6 +8,7 @@ import torch
 from course_lib.classroom.contract import assert_exercise
 from course_lib.lessons import lesson_08
 from course_lib.lessons import lesson_08_mistakes_verdict as wrong
+from course_lib.lessons import lesson_08_mistakes_whole as wrong_whole
 
 # --- 8.4 ---------------------------------------------------------------------------------------------------------
 
@@ -32,14 +33,28 @@ def test_exercise_8_4_names_each_wrong_answer():
         lesson_08.LESSON,
         "8.4",
         wrong={
-            "list": [lambda b, a: [x / y for x, y in zip(b, a, strict=True)]],
-            "inverted": [wrong.pair_inverted, wrong.pair_inverted_median],
+            "list": [
+                lambda b, a: [x / y for x, y in zip(b, a, strict=True)],
+                lambda b, a: (paired_by_index(b, a),),
+            ],
+            "inverted": [
+                wrong.pair_inverted,
+                wrong.pair_inverted_median,
+                wrong.pair_of_medians_inverted,
+                wrong.pair_of_means_inverted,
+            ],
             "of_medians": [wrong.pair_of_medians],
             "of_means": [
                 wrong.pair_of_means,
                 lambda b, a: statistics.mean(b) / statistics.mean(a),
             ],
-            "mean": [wrong.pair_mean, wrong.pair_geometric],
+            "mean": [
+                wrong.pair_mean,
+                wrong.pair_geometric,
+                wrong.pair_harmonic,
+                wrong.pair_trimmed,
+                wrong.pair_midrange,
+            ],
             "bests": [
                 wrong.pair_of_bests,
                 wrong.pair_best_against_worst,
@@ -53,8 +68,8 @@ def test_exercise_8_4_names_each_wrong_answer():
                 wrong.pair_lower_middle,
                 lambda b, a: torch.tensor([x / y for x, y in zip(b, a, strict=True)]).median(),
             ],
-            "unsorted": [wrong.pair_middle_unsorted],
-            "difference": [wrong.pair_difference, wrong.pair_increase],
+            "unsorted": [wrong.pair_middle_unsorted, wrong.pair_two_middles_unsorted],
+            "difference": [wrong.pair_difference, wrong.pair_increase, wrong.pair_saved],
             "every": [wrong.pair_every],
             "dropped": [wrong.pair_without_first],
             "common.wrong_answer": [lambda b, a: 1.0],
@@ -109,13 +124,14 @@ def test_exercise_8_5_names_each_wrong_answer():
             "total_time": [wrong.loss_total_time, wrong.loss_total_time_where_reached],
             "a_step": [wrong.loss_seconds_a_step],
             "steps": [wrong.loss_steps],
-            "final": [wrong.loss_final],
+            "final": [wrong.loss_final, wrong.loss_of_the_first_reached],
+            "one_early": [wrong.loss_one_early],
             "strict": [wrong.loss_strict],
             "last_point": [wrong.loss_last_point],
             "for_good": [wrong.loss_for_good],
             "best": [wrong.loss_best],
             "nearest": [wrong.loss_nearest],
-            "difference": [wrong.loss_difference],
+            "difference": [wrong.loss_difference, wrong.loss_share_saved],
             "interpolated": [wrong.loss_interpolated],
             "columns": [wrong.loss_columns],
             "above": [wrong.loss_above, wrong.loss_last_above],
@@ -147,6 +163,12 @@ def whole_by_subtraction(shares, gains):
     return 1 / (1 - saved)
 
 
+def whole_by_a_careful_student(shares, gains):
+    assert sum(shares.values()) == 1
+    assert set(gains) <= set(shares)
+    return whole_by_loop(shares, gains)
+
+
 def whole_by_torch(shares, gains):
     old = torch.tensor(list(shares.values()), dtype=torch.float64)
     times_as_fast = torch.tensor([float(gains.get(part, 1)) for part in shares], dtype=torch.float64)
@@ -160,18 +182,24 @@ def test_exercise_8_6_names_each_wrong_answer():
         wrong={
             "untouched": [lambda s, g: 1 / sum(share / g[part] for part, share in s.items())],
             "rest_forgotten": [
-                wrong.amdahl_rest_forgotten,
+                wrong_whole.amdahl_rest_forgotten,
                 lambda s, g: 1 / sum(s[p] / g[p] for p in s if p in g) if g else math.inf,
             ],
-            "product": [wrong.amdahl_product],
-            "mean": [wrong.amdahl_mean, wrong.amdahl_mean_of_touched, wrong.amdahl_powers],
-            "largest": [wrong.amdahl_largest, wrong.amdahl_only_the_best],
-            "sum": [wrong.amdahl_sum],
-            "new_time": [wrong.amdahl_new_time, wrong.amdahl_saved],
-            "vanish": [wrong.amdahl_parts_vanish, wrong.amdahl_saved_times_gain],
-            "one_at_a_time": [wrong.amdahl_one_at_a_time],
-            "unweighted": [wrong.amdahl_unweighted],
+            "product": [wrong_whole.amdahl_product],
+            "mean": [wrong_whole.amdahl_mean, wrong_whole.amdahl_mean_of_touched, wrong_whole.amdahl_powers],
+            "largest": [
+                wrong_whole.amdahl_largest,
+                wrong_whole.amdahl_only_the_best,
+                wrong_whole.amdahl_first_part,
+                wrong_whole.amdahl_last_part,
+            ],
+            "multiplied": [wrong_whole.amdahl_multiplied],
+            "sum": [wrong_whole.amdahl_sum],
+            "new_time": [wrong_whole.amdahl_new_time, wrong_whole.amdahl_saved],
+            "vanish": [wrong_whole.amdahl_parts_vanish, wrong_whole.amdahl_saved_times_gain],
+            "one_at_a_time": [wrong_whole.amdahl_one_at_a_time],
+            "unweighted": [wrong_whole.amdahl_unweighted],
             "common.wrong_answer": [lambda s, g: 2.0],
         },
-        right=[whole_by_loop, whole_by_subtraction, whole_by_torch],
+        right=[whole_by_loop, whole_by_subtraction, whole_by_torch, whole_by_a_careful_student],
     )
