@@ -98,7 +98,9 @@ def compare_losses(
         ordered = replace(workload, seed=workload.seed + seed)
         read = batches(ordered, steps)
         tokens += sum(map(real_tokens, read))
-        start = partial(trained_rung, workload=ordered, read=read, seed=seed, device=device, precision=precision)
+        start = partial(
+            trained_rung, workload=ordered, read=read, seed=seed, device=device, precision=precision
+        )
 
         def learned(rung: Rung, training: Trainer, ordered: Workload = ordered) -> None:
             found[rung.number].append(held_out_loss(training, rung, ordered))
