@@ -237,6 +237,8 @@ class TrainConfig:
         if isinstance(given.get("data"), Mapping):
             files = [Path(file) for file in given["data"]["files"]]
             given["data"] = files[0] if len(files) == 1 else files
+        if isinstance(given.get("betas"), list):
+            given["betas"] = tuple(given["betas"])  # JSON has no tuples
         if not isinstance(given["model"], GPTConfig):
             given["model"] = GPTConfig.from_dict(given["model"])
         return cls(**given)

@@ -76,6 +76,7 @@ def test_checkpoints_are_written_at_the_end_and_between_but_not_before_the_first
     assert [step for step in range(8) if config.is_checkpointed(step)] == [3, 6, 7]
 
 
+@pytest.mark.error_messages  # beartype would refuse them before they are made ints
 def test_sizes_of_numpy_become_ints_that_json_can_hold():
     import numpy as np
 

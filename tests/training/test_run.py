@@ -208,6 +208,9 @@ def test_training_works_in_inference_mode():
     assert losses(result) == losses(train(small(steps=2), progress=False))
 
 
+@pytest.mark.skipif(
+    os.environ.get("COURSE_JAXTYPING") == "1", reason="beartype itself draws from Python's generator"
+)
 def test_a_run_that_goes_on_leaves_the_callers_generators_as_they_were(tmp_path):
     drawn = []
 
@@ -248,6 +251,7 @@ def test_a_file_that_moved_is_the_same_data(tmp_path):
     assert losses(resumed) == losses(train(replace(config, output=None), progress=False))
 
 
+@pytest.mark.error_messages  # a notice: whose line it names is looked at, and a check at run time stands between
 def test_a_document_longer_than_the_context_is_split_with_a_notice():
     with pytest.warns(UserWarning, match="more than the context of 32: it is split into") as caught:
         train(small(steps=1, context=32), progress=False)
