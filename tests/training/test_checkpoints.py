@@ -33,6 +33,11 @@ def model_and_optimizer(seed: int = 0, lr: float = 1e-2) -> tuple[nn.Module, tor
     return model, adamw(model, lr)
 
 
+draws = pytest.mark.skipif(
+    os.environ.get("COURSE_JAXTYPING") == "1", reason="beartype itself draws from Python's generator"
+)
+
+
 def train(model: nn.Module, optimizer: torch.optim.Optimizer, steps: int = 2) -> list[float]:
     """Steps on tokens and with noise from the global generators."""
     losses = []
@@ -68,9 +73,7 @@ def everything_in(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.skipif(
-    os.environ.get("COURSE_JAXTYPING") == "1", reason="beartype itself draws from Python's generator"
-)
+@draws
 def test_a_run_goes_on_bit_for_bit_generators_included(tmp_path: Path) -> None:
     run = model_and_optimizer()
     train(*run)
@@ -111,6 +114,7 @@ def test_a_tied_head_is_stored_once(tmp_path: Path) -> None:
     assert "embed.weight" in stored and "head.weight" not in stored
 
 
+@draws
 def test_optimiser_state_follows_names_not_the_order_of_parameters(tmp_path: Path) -> None:
     model = model_of(dtype=torch.float32)
     forwards = torch.optim.AdamW([p for _, p in model.named_parameters()], lr=1e-2)
@@ -125,6 +129,7 @@ def test_optimiser_state_follows_names_not_the_order_of_parameters(tmp_path: Pat
     assert train(again, backwards) == wanted
 
 
+@draws
 def test_another_optimiser_comes_back_too(tmp_path: Path) -> None:
     def run(seed: int) -> tuple[nn.Module, torch.optim.Optimizer]:
         model = model_of(seed, torch.float32)
