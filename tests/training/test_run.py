@@ -159,8 +159,9 @@ def test_a_signal_ends_the_run_after_the_step_at_work_with_a_checkpoint(tmp_path
 
 def test_a_second_ctrl_c_stops_at_once():
     def interrupt(record):
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
+        # Raised in this thread, since two that wait for the process are delivered as one.
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
         train(small(), progress=False, on_step=interrupt)
