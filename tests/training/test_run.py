@@ -237,7 +237,7 @@ def test_the_kernel_caches_are_bounded_unless_the_environment_says_otherwise(mon
     monkeypatch.delenv("LRU_CACHE_CAPACITY", raising=False)
     monkeypatch.setenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "7")
     train(small(steps=1), progress=False)
-    assert (os.environ["LRU_CACHE_CAPACITY"], os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"]) == ("128", "7")
+    assert (os.environ["LRU_CACHE_CAPACITY"], os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"]) == ("256", "7")
 
 
 def test_a_file_that_moved_is_the_same_data(tmp_path):
