@@ -28,13 +28,11 @@ def stop_request(*, tell: bool = True) -> Iterator[StopRequest]:
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def put_back() -> None:
-        for number, handler in before.items():
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-
     def note(number: int, frame: FrameType | None) -> None:
+        if request.made:
+            # Not by the handler from before: a shell lets what it runs in the background ignore Ctrl-C.
+            raise KeyboardInterrupt
         request.made = True
-        put_back()
         if tell:
             print("\nStopping after this step; once more stops at once.", file=sys.stderr, flush=True)
 
@@ -43,4 +41,5 @@ def stop_request(*, tell: bool = True) -> Iterator[StopRequest]:
     try:
         yield request
     finally:
-        put_back()
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
