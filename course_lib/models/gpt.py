@@ -50,6 +50,8 @@ class GPT(nn.Module):
     is left as it was.
     """
 
+    config_class = GPTConfig
+
     def __init__(self, config: GPTConfig, *, seed: int = 0) -> None:
         super().__init__()
         if not isinstance(config, GPTConfig):

@@ -10,6 +10,7 @@ optimizer   adamw(model, lr) · learning_rate(step, ...) · accumulation_weights
 """
 
 from .config import TrainConfig
+from .course_text import CourseText
 from .evaluate import evaluate
 from .kernel_caches import bound_kernel_caches
 from .loss import chunked_cross_entropy
@@ -29,6 +30,7 @@ from .stream import TokenStream
 
 __all__ = [
     "Capability",
+    "CourseText",
     "MemoryBudget",
     "Precision",
     "StepRecord",

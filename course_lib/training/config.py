@@ -13,9 +13,10 @@ from typing import Any
 import torch
 
 from course_lib.attention.bias import as_whole_number
-from course_lib.models import GPTConfig
 from course_lib.text import Tokenizer
 
+from .course_text import CourseText
+from .family import config_from_dict, model_type_of
 from .precision import NAMES
 
 COURSE = "course"
@@ -33,15 +34,23 @@ class TrainConfig:
     means the same training on one process as on several.
     """
 
-    model: GPTConfig
+    model: Any
+    """A ``GPTConfig``, or that of another family."""
     data: Any = COURSE
-    """"course" (the corpus and stories, Bangla and English), a .txt or .jsonl file, a folder of them or a list of such
-    ``Path`` objects; or what ``TokenStream`` takes: a list of texts, ``Document`` objects or token ids, or a function
-    that opens them."""
+    """"course" (the corpus and stories, Bangla and English), or a ``CourseText`` that says how much of them; a .txt or
+    .jsonl file, a folder of them or a list of such ``Path`` objects; or what ``TokenStream`` takes: a list of texts,
+    ``Document`` objects or token ids, or a function that opens them."""
     tokenizer: Tokenizer | str | Path | None = None
     """None: the course's. A path is that of a tokenizer.json."""
     output: str | Path | None = None
     """The folder for the log, curves, checkpoints and the model; None writes nothing."""
+    model_folder: str | Path | None = None
+    """Where the finished model goes. None: to ``model`` in ``output``."""
+    stored_as: str = "fp32"
+    """The precision of the finished model's weights in its file: "fp32", "bf16" or "fp16", the latter two half as
+    large. Checkpoints are in fp32."""
+    license: str = ""
+    """Of the finished model, for its card: an identifier such as "cc0-1.0"."""
     steps: int
     batch_tokens: int = 4096
     rows_per_step: int = 1
@@ -78,8 +87,7 @@ class TrainConfig:
     keep_checkpoints: int = 2
 
     def __post_init__(self) -> None:
-        if not isinstance(self.model, GPTConfig):
-            raise TypeError(f"model: expected a GPTConfig, got {type(self.model).__name__} {self.model!r}.")
+        model_type_of(self.model)
         wholes = {
             "steps": 1, "batch_tokens": 2, "rows_per_step": 1, "context": 2, "warm_up": 0, "seed": None,
             "evaluate_every": 1, "checkpoint_every": 1, "keep_checkpoints": 1,
@@ -115,7 +123,7 @@ class TrainConfig:
         object.__setattr__(self, "betas", tuple(betas))
 
     def _check_names(self) -> None:
-        for name, known in (("precision", ("auto", *NAMES)), ("engine", ENGINES)):
+        for name, known in (("precision", ("auto", *NAMES)), ("engine", ENGINES), ("stored_as", tuple(NAMES))):
             if getattr(self, name) not in known:
                 raise ValueError(
                     f"{name}: expected one of {', '.join(map(repr, known))}, got {getattr(self, name)!r}."
@@ -139,7 +147,7 @@ class TrainConfig:
                 f"context: expected at most batch_tokens, {self.batch_tokens}, got {self.context}. A row holds at "
                 "least one part of that length: raise batch_tokens, or shorten the context."
             )
-        if self.context > self.model.max_length:
+        if self.model.max_length is not None and self.context > self.model.max_length:
             raise ValueError(
                 f"context: expected at most what the model is meant for, max_length = {self.model.max_length}, got "
                 f"{self.context}. Build the model with a larger max_length, or shorten the context."
@@ -151,7 +159,7 @@ class TrainConfig:
                 'data: expected "course", a path, a list of documents or a function that opens them, got '
                 f"{self.data!r}."
             )
-        for name in ("data", "output"):
+        for name in ("data", "output", "model_folder"):
             if getattr(self, name) == "":
                 raise ValueError(f"{name}: expected a path, got an empty text. The current folder is '.'.")
         names = self.data if isinstance(self.data, (list, tuple)) else ()
@@ -165,15 +173,23 @@ class TrainConfig:
                 "tokenizer: expected a Tokenizer, the path of a tokenizer.json or None, got "
                 f"{type(self.tokenizer).__name__} {self.tokenizer!r}."
             )
-        if self.output is not None and not isinstance(self.output, (str, Path)):
+        for name in ("output", "model_folder"):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, (str, Path)):
+                raise TypeError(f"{name}: expected the path of a folder or None, got {type(value).__name__}.")
+        if self.model_folder is not None and self.output is None:
+            raise ValueError(
+                "model_folder: expected an output beside it, for the log and the checkpoints of the run, got None."
+            )
+        if not isinstance(self.license, str):
             raise TypeError(
-                f"output: expected the path of a folder or None, got {type(self.output).__name__}."
+                f"license: expected text, such as 'cc0-1.0', got {type(self.license).__name__} {self.license!r}."
             )
 
     @property
     def context_length(self) -> int:
         """``context``, as it is or as it follows from the rest; tokens."""
-        return min(self.model.max_length, self.batch_tokens) if self.context is None else self.context
+        return context_of(self.model, self.batch_tokens) if self.context is None else self.context
 
     @property
     def warm_up_steps(self) -> int:
@@ -199,7 +215,8 @@ class TrainConfig:
         """The fields as JSON can hold them. Data and a tokenizer that are objects are described, not held."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         values |= {"model": self.model.to_dict(), "betas": list(self.betas), "data": _described(self.data)}
-        values["output"] = None if self.output is None else str(self.output)
+        for name in ("output", "model_folder"):
+            values[name] = None if values[name] is None else str(values[name])
         if isinstance(self.tokenizer, Tokenizer):
             values["tokenizer"] = {
                 "vocab_size": self.tokenizer.vocab_size,
@@ -228,6 +245,8 @@ class TrainConfig:
         missing = [name for name, field in known.items() if field.default is MISSING and name not in given]
         if missing:
             raise ValueError(f"config: expected at least model and steps, got none for {', '.join(missing)}.")
+        if isinstance(given.get("data"), Mapping) and "course" in given["data"]:
+            given["data"] = CourseText.from_dict(given["data"]["course"])
         for name in ("data", "tokenizer"):
             if isinstance(given.get(name), Mapping) and "files" not in given[name]:
                 raise ValueError(
@@ -239,9 +258,14 @@ class TrainConfig:
             given["data"] = files[0] if len(files) == 1 else files
         if isinstance(given.get("betas"), list):
             given["betas"] = tuple(given["betas"])  # JSON has no tuples
-        if not isinstance(given["model"], GPTConfig):
-            given["model"] = GPTConfig.from_dict(given["model"])
+        if isinstance(given["model"], Mapping):
+            given["model"] = config_from_dict(given["model"])
         return cls(**given)
+
+
+def context_of(model: Any, batch_tokens: int) -> int:
+    """Tokens of a document that ``model`` sees together, of a row of ``batch_tokens``."""
+    return batch_tokens if model.max_length is None else min(model.max_length, batch_tokens)
 
 
 def checksum(tokenizer: Tokenizer) -> str:
@@ -261,6 +285,8 @@ def files_of(data: Any) -> list[Path] | None:
 def _described(data: Any) -> Any:
     if isinstance(data, str) and data == COURSE:
         return COURSE
+    if isinstance(data, CourseText):
+        return {"course": data.to_dict()}
     files = files_of(data)
     if files is not None:
         return {"files": [str(path) for path in files]}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 from tqdm import tqdm
-
-from course_lib.models import GPT
 
 from .estimate import TYPICAL_WATTS, estimate
 from .model_folder import data_text
@@ -92,7 +91,7 @@ def _in_a_notebook() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def parameters_text(model: GPT) -> str:
+def parameters_text(model: Any) -> str:
     """``5,300,000 parameters (20.2 MiB in fp32)``."""
     count = model.num_parameters()
     return f"{count:,} parameters ({bytes_text(4 * count)} in fp32)"

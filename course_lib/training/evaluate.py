@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from course_lib.models import GPT
 from course_lib.packing import NO_TARGET, PackedBatch, fill_bins, next_token_targets, pack
 from course_lib.text import Tokenizer
 
+from .config import context_of
 from .parallel import ONE, Processes
 from .precision import Precision, choose_precision
 from .row_loss import RowLoss
@@ -23,7 +23,7 @@ HELD_OUT_TOKENS = 2**16
 
 
 def evaluate(
-    model: GPT,
+    model: Any,
     documents: Iterable[Any] | Callable[[], Iterable[Any]],
     precision: Precision | None = None,
     *,
@@ -43,7 +43,7 @@ def evaluate(
     rows = rows_of(
         list(documents() if callable(documents) else documents),
         batch_tokens=batch_tokens,
-        context=min(model.config.max_length, batch_tokens) if context is None else context,
+        context=context_of(model.config, batch_tokens) if context is None else context,
         tokenizer=tokenizer,
         vocab_size=model.config.vocab_size,
     )

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import hashlib
 import operator
-import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from course_lib.text import load_corpus, read_documents, stories
+from course_lib.text import read_documents
 
 from .config import COURSE, files_of
+from .course_text import CourseText
 from .stream import checked_documents
 
-STORIES = 4000
-"""How many go with the corpus in the data called "course"."""
 SUFFIXES = (".txt", ".jsonl")
 
 
@@ -100,8 +98,10 @@ def split_documents(data: Any, share: float, *, seed: int = 0, vocab_size: int |
 
 def open_documents(data: Any) -> Callable[[], Iterable[Any]]:
     """A function that opens the documents of ``data`` anew. Paths are checked now."""
+    if isinstance(data, CourseText):
+        return data.documents
     if isinstance(data, str) and data == COURSE:
-        return course_documents
+        return CourseText().documents
     paths = files_of(data)
     if paths is not None:
         files = [file for path in paths for file in _files_in(path.expanduser())]
@@ -126,18 +126,6 @@ def _returned(documents: Any) -> Iterable[Any]:
             f"{type(documents).__name__}. It is called once for each pass: lambda: read_documents(path)."
         )
     return documents
-
-
-def course_documents() -> Iterator[Any]:
-    """The corpus and ``STORIES`` stories, both in Bangla and English, mixed evenly: always the same."""
-    corpus = list(load_corpus())
-    random.Random("course").shuffle(corpus)
-    between = STORIES // len(corpus)
-    for number, story in enumerate(stories(STORIES)):
-        if number % between == 0 and corpus:
-            yield corpus.pop()
-        yield story
-    yield from corpus
 
 
 def _files_in(path: Path) -> list[Path]:

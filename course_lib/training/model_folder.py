@@ -7,7 +7,7 @@ from pathlib import Path
 from course_lib.models import GPT
 
 from .config import COURSE, files_of
-from .held_out import STORIES
+from .course_text import CourseText
 from .set_up import Run, name_of
 
 TOKENIZER = "tokenizer.json"
@@ -60,8 +60,10 @@ def data_text(run: Run) -> str:
     held = len(run.split.held_out)
     data = run.config.data
     files = files_of(data)
-    if isinstance(data, str) and data == COURSE:
-        what = f"the course's corpus and {STORIES:,} of its stories, in Bangla and English"
+    if isinstance(data, CourseText):
+        what = str(data)
+    elif isinstance(data, str) and data == COURSE:
+        what = str(CourseText())
     elif files is not None:
         what = "text from " + ", ".join(path.name for path in files)
     else:

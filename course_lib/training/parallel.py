@@ -29,8 +29,7 @@ from torch.distributed.fsdp import FSDPModule, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from course_lib.models import GPT
-from course_lib.models.gpt import Layer
+from .family import build
 
 T = TypeVar("T")
 CPU = torch.device("cpu")
@@ -161,7 +160,7 @@ def wrap(module: nn.Module, engine: str, group: Processes) -> nn.Module:
         devices = [group.device] if group.device.type == "cuda" else None
         return DistributedDataParallel(module, device_ids=devices, gradient_as_bucket_view=True)
     mesh = init_device_mesh(group.device.type, (group.world_size,))
-    for layer in [part for part in module.modules() if isinstance(part, Layer)]:
+    for layer in [layer for part in module.modules() for layer in _layers(part)]:
         fully_shard(layer, mesh=mesh)
     fully_shard(module, mesh=mesh)
     return module
@@ -196,12 +195,18 @@ def shared_as(cut: Tensor, tensor: Tensor) -> Tensor:
     return distribute_tensor(whole_here, cut.device_mesh, cut.placements, src_data_rank=None)
 
 
-def gathered(model: GPT) -> GPT:
-    """``model`` itself, or where FSDP has cut its weights into shares, a plain GPT of all of them, on each process."""
+def _layers(part: nn.Module) -> list[nn.Module]:
+    """Those of a model, which holds them in a list of that name."""
+    found = getattr(part, "layers", None)
+    return list(found) if isinstance(found, nn.ModuleList) else []
+
+
+def gathered(model: Any) -> Any:
+    """``model`` itself, or where FSDP has cut its weights into shares, a plain one of all of them, on each process."""
     if not any(isinstance(parameter, DTensor) for parameter in model.parameters()):
         return model
     with torch.device("meta"):
-        plain = GPT(model.config)
+        plain = build(model.config)
     plain.load_state_dict({name: whole(tensor) for name, tensor in model.state_dict().items()}, assign=True)
     plain.tie()
     return plain.train(model.training)

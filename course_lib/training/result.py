@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-
-from course_lib.models import GPT
+from typing import Any
 
 from .config import TrainConfig
 from .precision import Precision
@@ -39,7 +38,7 @@ class TrainResult:
     checkpoint that the run went on from, ``interrupted`` says that Ctrl-C ended it.
     """
 
-    model: GPT
+    model: Any
     config: TrainConfig
     records: tuple[StepRecord, ...]
     held_out: tuple[tuple[int, float], ...]

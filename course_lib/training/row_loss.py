@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from course_lib.models import GPT
 from course_lib.packing import NO_TARGET, Packed, PackedBatch
 
 from .loss import chunked_cross_entropy
@@ -18,7 +19,7 @@ class RowLoss(nn.Module):
     ``chunked``: the logits of some tokens at a time (lesson 07), or of all at once.
     """
 
-    def __init__(self, model: GPT, *, chunked: bool = True) -> None:
+    def __init__(self, model: nn.Module, *, chunked: bool = True) -> None:
         super().__init__()
         self.model = model
         self.training = model.training
@@ -27,7 +28,7 @@ class RowLoss(nn.Module):
     def forward(
         self, batch: PackedBatch, targets: Int64[Tensor, "1 total"], reduction: str = "mean"
     ) -> Float[Tensor, ""]:
-        model = self.model
+        model: Any = self.model
         bias = Packed(batch.lengths, inner=model.attention_bias)
         hidden = model.hidden(batch.tokens, positions=batch.positions, bias=bias)
         if self.chunked:

@@ -36,7 +36,7 @@ def train(
     progress: bool = True,
     on_step: Callable[[StepRecord], None] | None = None,
 ) -> TrainResult:
-    """Train a GPT as ``config`` says. Under ``torchrun``, every process calls it.
+    """Train a language model as ``config`` says. Under ``torchrun``, every process calls it.
 
     With ``config.output``, what is done is written there, and the same call goes on where the run in that folder
     stopped, with the losses that it would have had: to the bit on as many threads of the same machine. ``resume`` False

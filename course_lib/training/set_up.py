@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from course_lib.models import GPT
 from course_lib.packing import PackedBatch
 from course_lib.text import Tokenizer, load_tokenizer
 
 from .config import TrainConfig
 from .evaluate import HELD_OUT_TOKENS, rows_of
+from .family import build
 from .held_out import Split, split_documents
 from .optimizer import adamw
 from .parallel import Processes, wrap
@@ -41,7 +41,7 @@ class Run:
     held_out_rows: list[PackedBatch]
     precision: Precision
     stream: TokenStream
-    model: GPT
+    model: Any
     row_loss: RowLoss
     wrapped: nn.Module
     optimizer: torch.optim.Optimizer
@@ -112,7 +112,7 @@ def set_up(config: TrainConfig, group: Processes) -> Run:
         warnings.simplefilter("ignore")
         held_out_rows = rows_of(split.held_out, most_tokens=HELD_OUT_TOKENS, **cut) if split.held_out else []
 
-    model = GPT(config.model, seed=config.seed).to(group.device)
+    model = build(config.model, seed=config.seed).to(group.device)
     row_loss = RowLoss(model, chunked=config.chunked_loss)
     if config.compile:
         # Layer by layer: they are alike, so that one compilation serves all.

@@ -7,7 +7,8 @@ import torch
 
 from course_lib.text import Document, load_corpus, stories
 from course_lib.training import TokenStream, TrainConfig, evaluate
-from course_lib.training.held_out import STORIES, course_documents, split_documents
+from course_lib.training.course_text import CourseText
+from course_lib.training.held_out import split_documents
 
 from .runs import MODEL, small
 
@@ -76,13 +77,13 @@ def test_ids_are_split_alike_as_lists_and_tensors():
 
 
 def test_the_courses_data_are_corpus_and_stories_mixed_in_both_languages():
-    documents = list(course_documents())
+    documents = list(split_documents("course", 0).training())
     corpus = {document.id for document in load_corpus()}
-    assert len(documents) == STORIES + len(corpus) == len({document.id for document in documents})
+    assert len(documents) == 4000 + len(corpus) == len({document.id for document in documents})
     for part in (documents[:1000], documents[-1000:]):
         assert {document.language for document in part} == {"bn", "en", "mixed", "banglish"}
         assert sum(document.id in corpus for document in part) > 50
-    assert documents == list(course_documents())
+    assert documents == list(CourseText().documents())
 
 
 def test_names_are_ids_or_places_in_the_data():
