@@ -15,12 +15,6 @@ if TYPE_CHECKING:
     from .config import TrainConfig
     from .result import TrainResult
 
-MODEL = {
-    "dim": 256, "num_layers": 4, "num_heads": 4, "num_kv_heads": 2, "max_length": 512,
-    "positions": "alibi", "feed_forward": "swiglu", "checkpointing": "none",
-}  # fmt: skip
-STEPS = 400
-
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Train; exit code 0, or 2 for an error, which is a sentence, 130 after Ctrl-C."""
@@ -29,12 +23,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     first = os.environ.get("RANK", "0") == "0"
     alike = True  # what fails so early fails in each process of a machine: one of them says it
     try:
+        from .command_config import config_of
         from .parallel import OtherProcessError
         from .set_up import check_device
 
         with warnings.catch_warnings():
             warnings.showwarning = _as_a_sentence
-            config = _config(parser, options)
+            config = config_of(options)
             check_device(config.device)
             alike = False
             if options.get("dry_run"):
@@ -62,8 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m course_lib train",
-        description="Train a GPT on packed rows in mixed precision. With --output, the same command goes on where it "
-        "was stopped.",
+        description="Train a language model on packed rows in mixed precision. With --output, the same command goes on "
+        "where it was stopped.",
         argument_default=argparse.SUPPRESS,
     )
     run = parser.add_argument_group("the run")
@@ -73,7 +68,10 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--resume", type=Path, metavar="FOLDER", help="go on with the run in FOLDER, as it was configured"
     )
-    run.add_argument("--steps", type=int, help=f"({STEPS})")
+    run.add_argument(
+        "--recipe", type=Path, metavar="FILE", help="a TOML file of all that follows; flags go before it"
+    )
+    run.add_argument("--steps", type=int, help="(400)")
     run.add_argument("--dry-run", action="store_true", help="show config, memory and time, and train nothing")
     run.add_argument("--quiet", action="store_true", help="show nothing but errors")
     data = parser.add_argument_group("the data")
@@ -81,21 +79,27 @@ def _parser() -> argparse.ArgumentParser:
         "--data", type=Path, nargs="+", metavar="FILE",
         help=".txt or .jsonl files, or folders of them (the course's corpus and stories)",
     )  # fmt: skip
+    data.add_argument("--stories", type=int, metavar="N", help="of the course's text (4000)")
+    data.add_argument(
+        "--stories-together", type=int, metavar="N", help="the most in a document: 1, 2, … N in turn (1)"
+    )
+    data.add_argument("--corpus-copies", type=int, metavar="N", help="of the course's corpus (1)")
     data.add_argument("--tokenizer", type=Path, metavar="FILE", help="a tokenizer.json (the course's)")
     data.add_argument("--held-out", type=float, metavar="SHARE", help="of documents, for evaluation (0.02)")
     model = parser.add_argument_group("the model")
-    model.add_argument("--dim", type=int, help=f"its width ({MODEL['dim']})")
-    model.add_argument("--layers", type=int, dest="num_layers", metavar="N", help=f"({MODEL['num_layers']})")
-    model.add_argument("--heads", type=int, dest="num_heads", metavar="N", help=f"({MODEL['num_heads']})")
+    model.add_argument("--family", choices=["gpt", "opt"], help="opt: with fixed parts (gpt)")
+    model.add_argument("--dim", type=int, help="its width (256)")
+    model.add_argument("--layers", type=int, dest="num_layers", metavar="N", help="(4)")
+    model.add_argument("--heads", type=int, dest="num_heads", metavar="N", help="(4)")
     model.add_argument(
         "--kv-heads", type=int, dest="num_kv_heads", metavar="N",
         help="of keys and values (half of the heads, or all if they are odd)",
     )  # fmt: skip
+    model.add_argument("--max-length", type=int, metavar="TOKENS", help="the context (512)")
     model.add_argument(
-        "--max-length", type=int, metavar="TOKENS", help=f"the context ({MODEL['max_length']})"
+        "--positions", choices=["alibi", "rotary", "learned", "none"], help="of a gpt (alibi)"
     )
-    model.add_argument("--positions", choices=["alibi", "rotary", "learned", "none"], help="(alibi)")
-    model.add_argument("--feed-forward", choices=["swiglu", "gelu"], help="(swiglu)")
+    model.add_argument("--feed-forward", choices=["swiglu", "gelu"], help="of a gpt (swiglu)")
     model.add_argument(
         "--checkpointing", choices=["none", "layers"], help="layers: less memory, more time (none)"
     )
@@ -125,33 +129,12 @@ def _parser() -> argparse.ArgumentParser:
     written.add_argument("--evaluate-every", type=int, metavar="STEPS", help="(a tenth of the steps)")
     written.add_argument("--checkpoint-every", type=int, metavar="STEPS", help="(a tenth of the steps)")
     written.add_argument("--keep-checkpoints", type=int, metavar="N", help="(2)")
+    written.add_argument(
+        "--model-folder", type=Path, metavar="FOLDER", help="where a copy of the finished model goes"
+    )
+    written.add_argument("--stored-as", choices=["fp32", "bf16", "fp16"], help="of the finished model (fp32)")
+    written.add_argument("--license", metavar="NAME", help="of the finished model, for its card")
     return parser
-
-
-def _config(parser: argparse.ArgumentParser, options: dict[str, Any]) -> TrainConfig:
-    from course_lib.models import GPTConfig
-    from course_lib.text import Tokenizer, load_tokenizer
-
-    from .config import TrainConfig
-    from .output import read_run_config
-
-    not_of_the_run = ("dry_run", "quiet", "watts", "price", "resume")
-    given = {name: value for name, value in options.items() if name not in not_of_the_run}
-    sizes = {name: given.pop(name) for name in MODEL if name in given}
-    if "data" in given and len(given["data"]) == 1:
-        given["data"] = given["data"][0]
-    if "resume" in options:
-        if sizes or "output" in given:
-            parser.error(
-                "--resume goes on with the model and the folder of a run: leave out "
-                + ", ".join(_flag(name) for name in (*sizes, *(["output"] if "output" in given else [])))
-            )
-        return read_run_config(options["resume"], **given)
-    tokenizer = Tokenizer.load(given["tokenizer"]) if "tokenizer" in given else load_tokenizer()
-    model = {**MODEL, **sizes}
-    if "num_kv_heads" not in sizes:
-        model["num_kv_heads"] = model["num_heads"] // 2 if model["num_heads"] % 2 == 0 else model["num_heads"]
-    return TrainConfig(model=GPTConfig(vocab_size=tokenizer.vocab_size, **model), **{"steps": STEPS, **given})
 
 
 def _train(config: TrainConfig, *, quiet: bool) -> int:
@@ -197,10 +180,6 @@ def _dry_run(config: TrainConfig, options: dict[str, Any]) -> int:
 
     show(config, watts=options.get("watts"), price=options.get("price"))
     return 0
-
-
-def _flag(name: str) -> str:
-    return "--" + name.removeprefix("num_").replace("_", "-")
 
 
 def _is_want_of_memory(error: BaseException) -> bool:

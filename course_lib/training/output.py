@@ -4,7 +4,7 @@ run.json       the config
 log.jsonl      a line for each step and each evaluation
 curves.png     the same as a picture
 checkpoints/   where a run that was stopped goes on
-model/         the finished model with its card and tokenizer, for GPT.load
+model/         the finished model with its card and tokenizer
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from course_lib.atomic import write_atomically
 
 from .checkpoints import latest_checkpoint, read_checkpoint, write_checkpoint
 from .config import TrainConfig, checksum
-from .model_folder import TOKENIZER, write_model_folder
+from .model_folder import TOKENIZER, check_target, publish, write_model_folder
 from .parallel import gathered
 from .progress import TrainingLog, bytes_text, read_log
 from .result import StepRecord
@@ -43,6 +43,8 @@ def check_output(config: TrainConfig, resume: bool) -> None:
     folder = config.folder
     if folder is None:
         return
+    if config.model_folder is not None:
+        check_target(Path(config.model_folder).expanduser())
     there = folder
     try:
         there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
@@ -150,11 +152,17 @@ class Output:
             self._drawn = time.monotonic()
 
     def finish(self) -> None:
-        """The model's folder. One that is finished stays: its owner may have written in the card."""
-        if self.folder is None or (self.finished and (self.folder / MODEL / TOKENIZER).exists()):
+        """The model's folder, and the copy that is asked for. A finished one stays: its owner may have written in
+        the card."""
+        if self.folder is None:
             return
-        model, folder = gathered(self.run.model), self.folder / MODEL
-        self.run.group.on_first(lambda: write_model_folder(folder, model, self.run))
+        run, folder = self.run, self.folder / MODEL
+        if not (self.finished and (folder / TOKENIZER).exists()):
+            model = gathered(run.model)
+            run.group.on_first(lambda: write_model_folder(folder, model, run))
+        target = run.config.model_folder
+        if target is not None:
+            run.group.on_first(lambda: publish(folder, Path(target).expanduser()))
 
     def close(self) -> None:
         if self._log is not None:
