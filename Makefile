@@ -3,10 +3,10 @@ PYTHON ?= python3
 FLAGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lessons test test-all lab notebooks
+.PHONY: help setup lessons test test-all lab notebooks model
 
 help:
 	@$(PYTHON) start.py --help
 
-setup lessons test test-all lab notebooks:
+setup lessons test test-all lab notebooks model:
 	@$(PYTHON) start.py $@ $(FLAGS)

@@ -256,6 +256,7 @@ def ensure_environment(asked: dict[str, bool], *, fresh: bool = False, dry_run: 
     write_stamp(VENV, flags, finished=wanted)
 
 
+MODELS = Path("course_lib", "models", "data")
 COMMANDS = {  # name -> (what it does, what .venv's Python then runs)
     "setup": ("make .venv and install the locked packages into it", []),
     "lessons": (
@@ -271,6 +272,13 @@ COMMANDS = {  # name -> (what it does, what .venv's Python then runs)
     "notebooks": (
         "execute the lessons in place and normalise their outputs",
         ["-m", "course_lib.classroom.notebooks", "refresh"],
+    ),
+    "model": (
+        "train the small model that comes with the course anew; once stopped, it goes on",
+        [
+            *("-m", "course_lib", "train", "--recipe", str(MODELS / "lean-opt-5m.toml")),
+            *("--output", str(Path("build", "lean-opt-5m")), "--model-folder", str(MODELS / "lean-opt-5m")),
+        ],
     ),
 }
 SETUP_FLAGS = {

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from .gpt import MODEL_TYPE, GPT
+from .gpt import GPT, MODEL_TYPE
 
 FAMILIES: dict[str, Any] = {MODEL_TYPE: GPT}

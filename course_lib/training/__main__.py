@@ -96,9 +96,7 @@ def _parser() -> argparse.ArgumentParser:
         help="of keys and values (half of the heads, or all if they are odd)",
     )  # fmt: skip
     model.add_argument("--max-length", type=int, metavar="TOKENS", help="the context (512)")
-    model.add_argument(
-        "--positions", choices=["alibi", "rotary", "learned", "none"], help="of a gpt (alibi)"
-    )
+    model.add_argument("--positions", choices=["alibi", "rotary", "learned", "none"], help="of a gpt (alibi)")
     model.add_argument("--feed-forward", choices=["swiglu", "gelu"], help="of a gpt (swiglu)")
     model.add_argument(
         "--checkpointing", choices=["none", "layers"], help="layers: less memory, more time (none)"

@@ -1,4 +1,4 @@
-"""What each part of a GPT keeps for the backward, and what it needs while it works: formulas over shapes.
+"""What each part of a model keeps for the backward, and what it needs while it works: formulas over shapes.
 
 A part of the model is a :class:`Stage`. With n tokens, d = dim, q = num_heads * head_dim, k = num_kv_heads * head_dim,
 h = hidden_features and s the bytes of a number in a matrix product (4 in fp32, 2 under autocast), the parts keep
@@ -8,6 +8,7 @@ h = hidden_features and s the bytes of a number in a matrix product (4 in fp32, 
       dense          s n 4 q + s heads length² rows   and the weights of every head
       its input      s n d; after a LayerNorm under autocast 3 s n d, a copy for each of q_proj, k_proj and v_proj
     GELU             s n 2 h   before and after the function
+    ReLU             s n h     after it
     SwiGLU           s n 4 h   gate and up, silu(gate), its product with up
       recompute      nothing
       their input    s n d
@@ -22,12 +23,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from course_lib.models import GPTConfig
 from course_lib.swiglu.recompute import TOKENS_AT_ONCE, TOKENS_AT_ONCE_ON_A_GPU
+
+from .parts import Parts
 
 FP32 = 4
 INDEX = 8
 """Bytes of a token id or position."""
+KEPT_OF_HIDDEN = {"swiglu": 4, "gelu": 2, "relu": 1}
+"""How many times its width a feed-forward keeps."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class Stage:
 class Shapes:
     """A model and what it reads at once: ``rows`` of ``length`` slots, padding included; ``itemsize`` of a product."""
 
-    config: GPTConfig
+    config: Parts
     rows: int
     length: int
     dense: bool = False
@@ -114,7 +118,8 @@ def stages(shapes: Shapes) -> list[Stage]:
     for _ in range(config.num_layers):
         parts = [attention(shapes), feed_forward(shapes)]
         layers += [_checkpointed(shapes, parts)] if config.checkpointing == "layers" else parts
-    return [embedding(shapes), *layers, Stage("norm", _norm_weights(config), norm(shapes))]
+    last = [Stage("norm", _norm_weights(config), norm(shapes))] if config.final_norm else []
+    return [embedding(shapes), *layers, *last]
 
 
 def embedding(shapes: Shapes) -> Stage:
@@ -122,7 +127,7 @@ def embedding(shapes: Shapes) -> Stage:
     table = config.vocab_size * config.dim * FP32
     saved = {"ids": shapes.tokens * INDEX}
     if config.positions == "learned":
-        table += config.max_length * config.dim * FP32
+        table += config.position_rows * config.dim * FP32
         saved["ids"] += shapes.tokens * INDEX
     if config.positions == "rotary" and not shapes.half:
         saved["rotary"] = 2 * shapes.tokens * config.head_width * FP32
@@ -176,7 +181,7 @@ def feed_forward(shapes: Shapes) -> Stage:
         copies = 0
     else:
         saved["inputs of products"] = shapes.product_input(1)
-        saved["feed-forward"] = (4 if gated else 2) * shapes.hidden()
+        saved["feed-forward"] = KEPT_OF_HIDDEN[config.feed_forward] * shapes.hidden()
         backward = (2 if gated else 1) * shapes.hidden() + shapes.stream
         early = config.dim * config.hidden_width * FP32  # of the second product, which comes first
     return Stage(
@@ -204,6 +209,6 @@ def _checkpointed(shapes: Shapes, parts: list[Stage]) -> Stage:
     )
 
 
-def _norm_weights(config: GPTConfig) -> int:
+def _norm_weights(config: Parts) -> int:
     vectors = 2 if config.norm == "layernorm" and config.bias else 1
     return vectors * config.dim * FP32

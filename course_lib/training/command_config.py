@@ -76,7 +76,9 @@ def model_config(tokenizer: Tokenizer, *, family: str = "gpt", **sizes: Any) -> 
         values |= {"bos_token_id": end, "eos_token_id": end, "pad_token_id": tokenizer.pad}
     strange = [name for name in values if name not in config_class.__dataclass_fields__]
     if strange:
-        raise ValueError(f"{flag(strange[0])}: a model of the family {family!r} has no choice there; leave it out.")
+        raise ValueError(
+            f"{flag(strange[0])}: a model of the family {family!r} has no choice there; leave it out."
+        )
     return config_class(**values)
 
 

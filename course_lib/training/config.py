@@ -123,7 +123,11 @@ class TrainConfig:
         object.__setattr__(self, "betas", tuple(betas))
 
     def _check_names(self) -> None:
-        for name, known in (("precision", ("auto", *NAMES)), ("engine", ENGINES), ("stored_as", tuple(NAMES))):
+        for name, known in (
+            ("precision", ("auto", *NAMES)),
+            ("engine", ENGINES),
+            ("stored_as", tuple(NAMES)),
+        ):
             if getattr(self, name) not in known:
                 raise ValueError(
                     f"{name}: expected one of {', '.join(map(repr, known))}, got {getattr(self, name)!r}."

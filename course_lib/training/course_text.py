@@ -29,7 +29,9 @@ class CourseText:
         for name, least in (("stories", 0), ("corpus_copies", 0), ("stories_together", 1)):
             object.__setattr__(self, name, as_whole_number(name, getattr(self, name), least))
         if not self.stories and not self.corpus_copies:
-            raise ValueError("stories: expected at least 1 without the corpus, got 0: there is nothing to read.")
+            raise ValueError(
+                "stories: expected at least 1 without the corpus, got 0: there is nothing to read."
+            )
 
     def documents(self) -> Iterator[Document]:
         """The corpus and the stories, mixed evenly: always the same."""
@@ -50,7 +52,9 @@ class CourseText:
     def __str__(self) -> str:
         parts = []
         if self.corpus_copies:
-            parts.append("corpus" if self.corpus_copies == 1 else f"corpus, read {self.corpus_copies} times a pass,")
+            parts.append(
+                "corpus" if self.corpus_copies == 1 else f"corpus, read {self.corpus_copies} times a pass,"
+            )
         if self.stories:
             parts.append(f"{self.stories:,} of its stories" if parts else f"{self.stories:,} stories")
         return f"the course's {' and '.join(parts).rstrip(',')}, in Bangla and English"

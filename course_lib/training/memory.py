@@ -20,15 +20,16 @@ that it compiles for each shape of a product: 15 to 30 MiB for rows of one lengt
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from course_lib.attention.bias import as_whole_number
-from course_lib.models import GPTConfig
 
 from .activations import FP32, INDEX, Shapes, stages
 from .config import TrainConfig
 from .loss import CHUNK_ENTRIES, LARGEST_CHUNK
+from .parts import parts_of
 from .precision import NAMES, choose_precision
 from .progress import bytes_text
 
@@ -123,7 +124,7 @@ def memory_budget(config: TrainConfig, *, attention: str = "memory-efficient") -
     """
     if not isinstance(config, TrainConfig):
         raise TypeError(
-            f"config: expected a TrainConfig, got {type(config).__name__}. Of a GPTConfig alone, "
+            f"config: expected a TrainConfig, got {type(config).__name__}. Of a model's config alone, "
             "training_memory(config, length=...) speaks."
         )
     device = config.device
@@ -143,7 +144,7 @@ def memory_budget(config: TrainConfig, *, attention: str = "memory-efficient") -
 
 
 def training_memory(
-    model: GPTConfig,
+    model: Any,
     *,
     length: int,
     rows: int = 1,
@@ -164,8 +165,7 @@ def training_memory(
 
     Raises TypeError or ValueError for what is none of these.
     """
-    if not isinstance(model, GPTConfig):
-        raise TypeError(f"model: expected a GPTConfig, got {type(model).__name__} {model!r}.")
+    parts = parts_of(model)
     rows, length = as_whole_number("rows", rows, 1), as_whole_number("length", length, 1)
     for name, value, known in (
         ("attention", attention, ATTENTIONS),
@@ -174,7 +174,7 @@ def training_memory(
     ):
         if value not in known:
             raise ValueError(f"{name}: expected one of {', '.join(map(repr, known))}, got {value!r}.")
-    shapes = Shapes(model, rows, length, attention == "dense", NAMES[precision].itemsize, device)
+    shapes = Shapes(parts, rows, length, attention == "dense", NAMES[precision].itemsize, device)
     return _Step(shapes, precision, chunked_loss, fused, accumulate).budget()
 
 

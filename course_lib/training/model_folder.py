@@ -28,7 +28,7 @@ CONTENT = {WEIGHTS, "config.json", "generation_config.json", "README.md", TOKENI
 
 
 def write_model_folder(folder: Path, model: Any, run: Run) -> Path:
-    """What the ``load`` of its class reads, with the tokenizer beside it; for a family of transformers', as it reads it.
+    """What the ``load`` of its class reads, with the tokenizer beside it, for a family of transformers' as it reads it.
 
     ``model`` is left as it is. Raises OSError where the folder cannot be written, ValueError for weights that are too
     large for what they are to be stored as.
@@ -101,7 +101,9 @@ def check_target(folder: Path) -> None:
     """Raises ValueError for a folder that holds something else than a model, OSError where none can be made."""
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"model_folder: expected a folder, got {folder}, which is a file.")
-    strange = sorted(path.name for path in folder.iterdir() if path.name not in CONTENT) if folder.exists() else []
+    strange = (
+        sorted(path.name for path in folder.iterdir() if path.name not in CONTENT) if folder.exists() else []
+    )
     if strange:
         more = f" and {len(strange) - 3} more" if len(strange) > 3 else ""
         raise ValueError(

@@ -10,8 +10,15 @@ from typing import Any
 
 NOT_COMPUTED = frozenset(
     (
-        "output", "data", "tokenizer", "evaluate_every", "checkpoint_every", "keep_checkpoints",
-        "model_folder", "stored_as", "license",
+        "output",
+        "data",
+        "tokenizer",
+        "evaluate_every",
+        "checkpoint_every",
+        "keep_checkpoints",
+        "model_folder",
+        "stored_as",
+        "license",
     )
 )
 """Fields of where and when; data and tokenizer are paths here, whose content the data's position is checked against."""
