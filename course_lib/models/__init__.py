@@ -1,6 +1,9 @@
-"""Whole models, each a file to read at a sitting, saved as folders of safetensors (lesson 07)."""
+"""Whole models, each a file to read at a sitting, saved as folders of safetensors (lesson 07), and writing (09)."""
 
+from .generate import generate
+from .generate_rows import NewToken, SpeedMeter
 from .gpt import GPT
 from .gpt_config import GPTConfig
+from .sampling import next_token_probabilities
 
-__all__ = ["GPT", "GPTConfig"]
+__all__ = ["GPT", "GPTConfig", "NewToken", "SpeedMeter", "generate", "next_token_probabilities"]
