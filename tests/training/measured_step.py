@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from course_lib.bench.ladder_rungs import DenseAttention
-from course_lib.models import GPT, GPTConfig
+from course_lib.models import GPT
+from course_lib.models.families import FAMILIES
 from course_lib.packing import next_token_targets, pack
 from course_lib.training import adamw, choose_precision, chunked_cross_entropy, optimization_step
 from course_lib.training.row_loss import RowLoss
@@ -26,9 +27,11 @@ def step_work(
     chunked_loss: bool = True,
     fused: bool | None = None,
     accumulate: bool = False,
+    family: str = "lean-gpt",
 ) -> Callable[[], list[Tensor]]:
     """A function that builds the model and takes two steps with it: all that training holds is within its peak."""
     settings = dict(
+        family=family,
         attention=attention,
         precision=precision,
         chunked_loss=chunked_loss,
@@ -54,9 +57,10 @@ def _train(
     chunked_loss: bool,
     fused: bool | None,
     accumulate: bool,
+    family: str,
 ) -> list[Tensor]:
     torch.manual_seed(0)
-    model = GPT(GPTConfig(**model_config))
+    model = FAMILIES[family](FAMILIES[family].config_class(**model_config))
     if attention == "dense":
         dense_attention(model)
     row_loss = RowLoss(model, chunked=chunked_loss)

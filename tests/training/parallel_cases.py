@@ -13,9 +13,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from course_lib.models import GPT, GPTConfig
+from course_lib.models import GPTConfig
 from course_lib.packing import NO_TARGET, PackedBatch, next_token_targets, pack
 from course_lib.training.checkpoints import read_checkpoint, write_checkpoint
+from course_lib.training.family import build
 from course_lib.training.optimizer import adamw
 from course_lib.training.parallel import Processes, accumulating, gathered, whole, wrap
 from course_lib.training.precision import Precision, optimization_step
@@ -29,9 +30,11 @@ SETTINGS = {"model": {"dim": 24}, "learning_rate": 0.01}
 FP32 = Precision(torch.float32, None, "for a test.", torch.device("cpu"))
 
 
-def model_of(seed: int = 0, dtype: torch.dtype = torch.float64, **options: Any) -> GPT:
+def model_of(seed: int = 0, dtype: torch.dtype = torch.float64, config: Any = None, **options: Any) -> Any:
     sizes = {"vocab_size": VOCABULARY, "dim": 24, "num_layers": 2, "num_heads": 6, "num_kv_heads": 2}
-    model = GPT(GPTConfig(**{**sizes, "max_length": 64, "init_std": 0.3, **options})).to(dtype)
+    if config is None:
+        config = GPTConfig(**{**sizes, "max_length": 64, "init_std": 0.3, **options})
+    model = build(config).to(dtype)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():  # norms too, which begin at 1

@@ -32,7 +32,7 @@ def config_of(folder: str, **options: Any) -> TrainConfig:
         "evaluate_every": 5,
         "checkpoint_every": 3,
     }
-    return TrainConfig(model=model, output=folder, **{**settings, **options})
+    return TrainConfig(output=folder, **{"model": model, **settings, **options})
 
 
 def train_here(
