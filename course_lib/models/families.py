@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .gpt import GPT, MODEL_TYPE
+from .gpt import GPT
+from .opt import OPT
 
-FAMILIES: dict[str, Any] = {MODEL_TYPE: GPT}
+FAMILIES: dict[str, Any] = {family.model_type: family for family in (GPT, OPT)}
