@@ -1,8 +1,20 @@
-"""Whole models, each a file to read at a sitting, saved as folders of safetensors (lessons 07 and 09)."""
+"""Whole models, each a file to read at a sitting, saved as folders of safetensors (lesson 07), and writing (09)."""
 
+from .generate import generate
+from .generate_rows import NewToken, SpeedMeter
 from .gpt import GPT
 from .gpt_config import GPTConfig
 from .opt import OPT
 from .opt_config import OPTConfig
+from .sampling import next_token_probabilities
 
-__all__ = ["GPT", "OPT", "GPTConfig", "OPTConfig"]
+__all__ = [
+    "GPT",
+    "OPT",
+    "GPTConfig",
+    "NewToken",
+    "OPTConfig",
+    "SpeedMeter",
+    "generate",
+    "next_token_probabilities",
+]
