@@ -101,9 +101,12 @@ class Rows:
 
     def _choose(self, logits: Tensor) -> list[int]:
         settings = self.settings
-        largest, tokens = logits.max(-1)  # NaN counts as the largest; the first of equals is taken
+        tokens = logits.argmax(-1, keepdim=True)  # NaN counts as the largest; the first of equals is taken
+        largest, tokens = logits.gather(-1, tokens).squeeze(-1), tokens.squeeze(-1)
         fine = largest.isfinite()
         if self._uniforms is not None:
+            if logits.device.type == "mps":  # Apple's GPUs compute no float64
+                logits, fine = logits.cpu(), fine.cpu()
             uniform = next(self._uniforms).to(logits.device)
             # Rows that have ended may hold anything, and must not disturb the rest.
             safe = logits.masked_fill(~fine[:, None], 0)

@@ -28,7 +28,7 @@ from course_lib.attention.bias import as_whole_number
 
 NEG_INF = float("-inf")
 FEW = 256
-"""Tokens that ``draw`` looks at first. They hold what is drawn nearly always; else it looks at eight times as many."""
+"""Tokens among which ``draw`` looks for the top-p first; if they are not enough, among sixteen times as many."""
 UNIFORMS = 256
 """Numbers drawn from a row's generator at a time."""
 
@@ -94,49 +94,57 @@ def draw(
 ) -> Int64[Tensor, " rows"]:
     """One token for each row, drawn from ``next_token_probabilities`` of it.
 
-    ``uniform`` in [0, 1) decides: with the tokens laid end to end in the order of their likelihood, each as long as
-    it is probable, a row gets the one that lies there. So a row's token depends on its own number alone.
+    ``uniform`` in [0, 1) decides: with the tokens laid end to end in the order of their ids, each as long as it is
+    probable, a row gets the one that lies there. So a row's token depends on its own number alone.
     """
-    largest = logits.double().amax(-1, keepdim=True)
-    shares = uniform[:, None]
-    total = None
-    if top_k is None:
-        total = ((logits - largest) / temperature).exp().sum(-1, keepdim=True)
-        shares = shares if top_p is None else torch.full_like(shares, top_p)
-    # To ask whether a few were enough would make a GPU wait, and its sort is quick.
+    weights = _weights(logits, logits, temperature)
+    if top_p == 1:
+        top_p = None
+    values = None  # the largest logits of each row, in descending order, of which some or all are kept
+    if top_k is not None:
+        values = logits.topk(top_k, dim=-1).values
+    elif top_p is not None:
+        values = _candidates(logits, weights, temperature, top_p)
+    if values is not None:
+        kept = torch.full_like(uniform, values.shape[-1], dtype=torch.int64)[:, None]
+        if top_p is not None:
+            own = _weights(values, logits, temperature)
+            ends = own.cumsum(-1)
+            total = weights.sum(-1, keepdim=True) if top_k is None else ends[:, -1:]
+            kept = (ends - own < top_p * total).sum(-1, keepdim=True)
+        weights = weights.where(_largest(logits, values.gather(-1, kept - 1), kept), 0)
+    ends = weights.cumsum(-1)
+    # However it is rounded, the end of the last token is not reached.
+    total = ends.amax(-1, keepdim=True)
+    target = torch.minimum(uniform[:, None] * total, total.nextafter(torch.zeros_like(total)))
+    return ((ends > target) & (weights > 0)).int().argmax(-1)
+
+
+def _weights(values: Tensor, logits: Tensor, temperature: float) -> Tensor:
+    """What the probabilities of ``values``, out of ``logits``, are proportional to."""
+    return ((values.double() - logits.amax(-1, keepdim=True)) / temperature).exp()
+
+
+def _candidates(logits: Tensor, weights: Tensor, temperature: float, top_p: float) -> Tensor:
+    """As many of each row's largest logits, in descending order, as together have more than ``top_p``."""
     vocab = logits.shape[-1]
-    count = top_k or (vocab if logits.is_cuda else min(FEW, vocab))
-    while True:
-        values, ids = _likeliest(logits, count)
-        weights = ((values - largest) / temperature).exp()
-        ends = weights.cumsum(-1)
-        if total is None or count == vocab:
-            total = ends[:, -1:]
-            break
-        if bool((ends[:, -1:] > shares * total).all()):
-            break
-        count = min(8 * count, vocab)
-    if top_p is not None and top_p < 1:
-        kept = ((ends - weights) / total < top_p).sum(-1, keepdim=True)
-        weights = weights.masked_fill(torch.arange(count, device=ends.device) >= kept, 0)
-        total = ends.gather(-1, kept - 1)
-    # Where rounding takes uniform * total up to total, the last of those that have any probability.
-    last = (weights > 0).sum(-1, keepdim=True) - 1
-    place = torch.minimum((ends <= uniform[:, None] * total).sum(-1, keepdim=True), last)
-    return ids.gather(-1, place).squeeze(-1)
+    # To ask whether a few are enough would make a GPU wait, and its sort is quick.
+    count = vocab if logits.is_cuda else FEW
+    wanted = top_p * weights.sum(-1)
+    while count < vocab:
+        values = logits.topk(count, dim=-1).values
+        if bool((_weights(values, logits, temperature).sum(-1) > wanted).all()):
+            return values
+        count *= 16
+    return logits.sort(dim=-1, descending=True).values
 
 
-def _likeliest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The ``count`` largest logits of each row, [rows, count], and their ids; equal ones in the order of their ids."""
-    if count < logits.shape[-1]:
-        values, ids = logits.topk(count, dim=-1)
-        # topk promises no order among equals, nor which of them it takes at the end.
-        if int((logits >= values[:, -1:]).sum()) == values.numel():
-            ids = ids.sort(-1).values
-            values, order = logits.gather(-1, ids).sort(dim=-1, descending=True, stable=True)
-            return values, ids.gather(-1, order)
-    values, ids = logits.sort(dim=-1, descending=True, stable=True)
-    return values[:, :count], ids[:, :count]
+def _largest(logits: Tensor, smallest: Tensor, count: Tensor) -> Tensor:
+    """Which ``count`` [rows, 1] of each row's logits are the largest, if ``smallest`` [rows, 1] is the last of them; of
+    those equal to it, the ones of the lowest ids. [rows, vocab] bool."""
+    above, equal = logits > smallest, logits == smallest
+    missing = count - above.sum(-1, keepdim=True)
+    return above | (equal & (equal.cumsum(-1) <= missing))
 
 
 def row_seeds(seed: int | Sequence[int] | None, rows: int) -> list[int]:
