@@ -86,7 +86,7 @@ def generate(
         return rows.result()
     caches = _caches(len(own.layers), tokens.shape[1], settings)
     hidden = own.hidden(tokens, attention_mask=settings.real, cache=caches)
-    unread = rows.take(own.head(hidden[torch.arange(len(tokens)), _last_real(settings, tokens)]))
+    unread = rows.take(own.head(_at_last_real(hidden, settings.real)))
     del hidden
     while not rows.done:
         # No mask: rows that have ended read pad tokens as if they were real, which nobody looks at, and so all rows
@@ -102,12 +102,13 @@ def _caches(num_layers: int, length: int, settings: Settings) -> list[KVCache]:
     return [KVCache(block_size=TOKENS_AHEAD) for _ in range(num_layers)]
 
 
-def _last_real(settings: Settings, tokens: Tensor) -> Tensor | int:
-    """The column of each row's last real token."""
-    if settings.real is None:
-        return -1
-    columns = torch.arange(tokens.shape[1], device=tokens.device)
-    return (columns * settings.real).argmax(1)
+def _at_last_real(hidden: Tensor, real: Tensor | None) -> Tensor:
+    """[batch, width]: what stands at the last real token of each row."""
+    if real is None:
+        return hidden[:, -1]
+    columns = torch.arange(hidden.shape[1], device=hidden.device)
+    rows = torch.arange(len(hidden), device=hidden.device)
+    return hidden[rows, (columns * real).argmax(1)]
 
 
 def _check_device(device: torch.device, tokens: Any) -> None:

@@ -154,6 +154,7 @@ class SpeedMeter:
         if on_token is not None and not callable(on_token):
             raise TypeError(f"on_token: expected a function of one NewToken, got {type(on_token).__name__}.")
         self._on_token = on_token
+        self._row = -1
         self._restart()
 
     def _restart(self) -> None:
@@ -165,8 +166,9 @@ class SpeedMeter:
             self.decode_tokens += 1
             self.decode_seconds = new.seconds - self.prefill_seconds
         else:
-            if self.decode_tokens or new.seconds != self.prefill_seconds:
+            if new.row <= self._row:  # every row has a first token, in their order: this is another call
                 self._restart()
+            self._row = new.row
             self.prompt_tokens += new.position
             self.prefill_seconds = new.seconds
         if self._on_token is not None:
