@@ -1,5 +1,7 @@
 """Whole models, each a file to read at a sitting, saved as folders of safetensors (lesson 07), and writing (09)."""
 
+from .bloom import Bloom
+from .bloom_config import BloomConfig
 from .generate import generate
 from .generate_rows import NewToken, SpeedMeter
 from .gpt import GPT
@@ -11,6 +13,8 @@ from .sampling import next_token_probabilities
 __all__ = [
     "GPT",
     "OPT",
+    "Bloom",
+    "BloomConfig",
     "GPTConfig",
     "NewToken",
     "OPTConfig",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from .bloom import Bloom
 from .gpt import GPT
 from .opt import OPT
 
-FAMILIES: dict[str, Any] = {family.model_type: family for family in (GPT, OPT)}
+FAMILIES: dict[str, Any] = {family.model_type: family for family in (GPT, OPT, Bloom)}
