@@ -114,9 +114,8 @@ def draw(
             kept = (ends - own < top_p * total).sum(-1, keepdim=True)
         weights = weights.where(_largest(logits, values.gather(-1, kept - 1), kept), 0)
     ends = weights.cumsum(-1)
-    # However it is rounded, the end of the last token is not reached.
-    total = ends.amax(-1, keepdim=True)
-    target = torch.minimum(uniform[:, None] * total, total.nextafter(torch.zeros_like(total)))
+    # Below the end of the last token, also when rounded: a float64 below 1 is at most 1 - 2**-53.
+    target = uniform[:, None] * ends.amax(-1, keepdim=True)
     return ((ends > target) & (weights > 0)).int().argmax(-1)
 
 

@@ -122,6 +122,21 @@ def test_a_draw_is_the_place_in_the_tokens_laid_end_to_end(
         assert start - 1e-12 <= float(uniform[row]) <= float(ends[row, token]) + 1e-12
 
 
+def test_a_stretch_holds_its_start_and_not_its_end_and_top_p_its_sum() -> None:
+    logits = torch.zeros(4, 4)
+    uniform = torch.tensor([0.0, 0.25, 0.5, 0.75], dtype=torch.float64)
+    assert draw(logits, uniform).tolist() == [0, 1, 2, 3]
+    assert draw(logits, uniform, top_p=0.5).tolist() == [0, 0, 1, 1]
+    assert draw(logits, uniform, top_p=0.51).tolist() == [0, 0, 1, 2]
+
+
+@given(vocab=st.integers(1, 40), seed=st.integers(0, 10**6))
+def test_the_largest_number_below_one_draws_the_last_token_that_is_probable(vocab: int, seed: int) -> None:
+    logits = logits_of(1, vocab + 2, seed=seed)
+    logits[0, vocab:] = -math.inf
+    assert draw(logits, torch.tensor([1 - 2**-53], dtype=torch.float64), 50.0).item() == vocab - 1
+
+
 def test_draws_come_as_often_as_they_are_probable() -> None:
     logits = torch.tensor([0.5, 0.25, 0.15, 0.1]).log().expand(20_000, 4)
     uniform = torch.rand(20_000, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
