@@ -29,6 +29,8 @@ from course_lib.gqa import KVCache
 # One check and one wording for tokens, positions and caches, here and in the tiny model.
 from course_lib.tiny_gpt.model import check_token_positions, check_tokens, checked_caches
 
+from .alibi_at import ALiBiAt, has_holes
+
 
 class CausalLM(nn.Module):
     """A causal language model: ``embed``, ``layers`` and ``head`` are its parts, ``config`` says which.
@@ -121,8 +123,8 @@ class CausalLM(nn.Module):
     ) -> Float[Tensor, "batch length width"]:
         """What the head reads, [batch, length, width]: for a loss that never builds all logits at once.
 
-        - ``attention_mask`` [batch, length]: 1 for a real token, 0 for padding, on either side. Rows of padding mean
-          nothing.
+        - ``attention_mask`` [batch, length]: 1 for a real token, 0 for padding, on either side or in between. Rows of
+          padding mean nothing.
         - ``positions`` [batch or 1, length] count the real tokens, from 0 or from what the ``cache`` holds, unless
           given. A packed row brings its own.
         - ``bias`` takes the place of ``attention_bias``: ``Packed(lengths, inner=model.attention_bias)``. With a
@@ -157,6 +159,9 @@ class CausalLM(nn.Module):
         positions = self._checked_positions(tokens, positions, attention_mask, bias, caches[0])
         if bias is None:
             bias = self.attention_bias if cache is None else self.alibi
+            hidden = None if cache is not None else attention_mask
+            if self.alibi is not None and hidden is not None and has_holes(hidden):
+                bias = Causal("bottom-right") + ALiBiAt(self.alibi.slopes, hidden)  # as a cache would count
         if cache is None and attention_mask is not None:
             bias, attention_mask = KeyPadding(attention_mask) + bias, None  # once, for all layers
         return attention_mask, positions, bias, caches
