@@ -1,4 +1,4 @@
-"""An OPT writes what that of ``transformers`` writes, every parameter random."""
+"""OPT and BLOOM write what those of ``transformers`` write, every parameter random."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from course_lib.models import OPT, NewToken, OPTConfig, generate
+from course_lib.models import OPT, Bloom, BloomConfig, NewToken, OPTConfig, generate
 from course_lib.text import load_tokenizer
 
 from .made import randomised
@@ -33,6 +33,15 @@ def pair(seed: int = 0, vocab_size: int = VOCABULARY, **options: Any) -> tuple[O
     theirs = transformers.OPTForCausalLM(transformers.OPTConfig(**config.to_dict())).eval()
     missing = theirs.load_state_dict(OPT.to_stored(ours.state_dict()), strict=False).missing_keys
     assert not missing
+    return ours, theirs
+
+
+def bloom_pair(seed: int = 0, **options: Any) -> tuple[Bloom, Any]:
+    config = BloomConfig(vocab_size=VOCABULARY, dim=48, num_layers=2, num_heads=6, pad_token_id=1, **options)
+    ours = Bloom(config)
+    randomised(ours, seed)
+    theirs = transformers.BloomForCausalLM(transformers.BloomConfig(**config.to_dict())).eval()
+    assert not theirs.load_state_dict(ours.to_stored(ours.state_dict()), strict=False).missing_keys
     return ours, theirs
 
 
@@ -63,10 +72,33 @@ def test_sixty_four_greedy_tokens_are_theirs(shape: str, lengths: tuple[int, ...
     assert torch.equal(generate(ours, tokens, attention_mask=mask, max_new_tokens=64, stop=()), wanted)
 
 
-@pytest.mark.parametrize("shape", list(SHAPES))
+@pytest.mark.parametrize("residual_after_norm", [False, True])
+@pytest.mark.parametrize("lengths", [(9,), (9, 3, 1)])
+def test_sixty_four_greedy_tokens_of_bloom_are_theirs(
+    residual_after_norm: bool, lengths: tuple[int, ...]
+) -> None:
+    ours, theirs = bloom_pair(residual_after_norm=residual_after_norm)
+    tokens, mask = padded(*lengths)
+    wanted = their_greedy(theirs, tokens, mask, 64)
+    assert torch.equal(generate(ours, tokens, attention_mask=mask, max_new_tokens=64, stop=()), wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_with_left_padding_writes_what_a_row_writes_alone(dtype: torch.dtype) -> None:
+    """Fault 16: no NaN, and the first tokens agree; later ones may differ by rounding."""
+    for ours, _ in (pair(), bloom_pair()):
+        ours.to(dtype)
+        tokens, mask = padded(9, 3, 1)
+        together = generate(ours, tokens, attention_mask=mask, max_new_tokens=20, stop=())
+        for row, own in enumerate(mask.bool()):
+            alone = generate(ours, tokens[row, own][None], max_new_tokens=20, stop=())
+            assert alone[0, -20] == together[row, -20]
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, "BLOOM"])
 def test_right_padding_gives_what_left_padding_gives(shape: str) -> None:
     """Where ``transformers`` warns and writes something else."""
-    ours, _ = pair(**SHAPES[shape])
+    ours = bloom_pair()[0] if shape == "BLOOM" else pair(**SHAPES[shape])[0]
     new = [
         generate(ours, tokens, attention_mask=mask, max_new_tokens=64, stop=())[:, 9:]
         for tokens, mask in (padded(9, 3, 1, left=left) for left in (True, False))

@@ -122,6 +122,23 @@ def test_a_stop_string_may_begin_and_end_inside_tokens() -> None:
     assert inside not in shown
 
 
+class Words:
+    """One token, of much text."""
+
+    vocab_size = 1
+
+    def token_bytes(self, token: int) -> bytes:
+        return "শেষ। Q: end.".encode()
+
+
+@pytest.mark.parametrize("stops", [[".", "।", "Q:"], ["Q:", "।", "."]])
+def test_of_two_stop_strings_in_a_token_the_first_to_stand_there_ends_the_text(stops: list[str]) -> None:
+    row = RowText(Words(), stops)
+    assert row.push(0) == "শেষ"
+    assert row.stopped
+    assert row.finish(cut=True) == ""
+
+
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
 @pytest.mark.parametrize("stop", ["\u09df", "\u09af\u09bc"])
 @pytest.mark.parametrize("written", ["ভ\u09df!", "ভ\u09af\u09bc!"])
@@ -182,6 +199,17 @@ def test_bytes_that_are_no_character_show_as_a_replacement_and_hide_no_stop(toke
     ids, text = run(b"a\xff\xff\xff\xff\xffb\n", tokenizer, "\n")
     assert ids[-1] == 10
     assert text == "a\ufffd\ufffd\ufffd\ufffd\ufffdb"
+
+
+def test_a_special_token_ends_the_character_before_it() -> None:
+    first, last = "ক".encode()[:2], "ক".encode()[2:]
+    assert run([*first, 256, *last], Bytes())[1] == "\ufffd"
+
+
+@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+def test_bytes_that_never_end_a_character_do_not_pile_up(tokenizer: Any) -> None:
+    row = RowText(tokenizer)
+    assert len("".join(row.push(0xFF) for _ in range(100))) > 90
 
 
 def test_rows_stop_each_for_itself() -> None:
