@@ -107,9 +107,7 @@ class _ByBytes:
         return self._decoder.decode(content) if content else self.flush()
 
     def flush(self) -> str:
-        rest = self._decoder.decode(b"", final=True)
-        self._decoder.reset()
-        return rest
+        return self._decoder.decode(b"", final=True)
 
 
 class _ByDecoding:

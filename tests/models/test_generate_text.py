@@ -206,6 +206,16 @@ def test_a_special_token_ends_the_character_before_it() -> None:
     assert run([*first, 256, *last], Bytes())[1] == "\ufffd"
 
 
+def test_an_id_of_a_vocabulary_that_was_padded_beyond_the_tokenizers_has_no_text() -> None:
+    class Smaller:
+        vocab_size = 256
+
+        def token_bytes(self, token: int) -> bytes:
+            return bytes([token])
+
+    assert run([65, 256, 66], Smaller())[1] == "AB"
+
+
 @pytest.mark.parametrize("tokenizer", TOKENIZERS)
 def test_bytes_that_never_end_a_character_do_not_pile_up(tokenizer: Any) -> None:
     row = RowText(tokenizer)
