@@ -55,6 +55,8 @@ class Rung:
             positions="learned",
             norm="layernorm",
             max_length=workload.cut,
+            # Every rung learned more with it than with GPT-2's 0.02, and differed less from seed to seed.
+            init_std=workload.width**-0.5,
         )
 
 
