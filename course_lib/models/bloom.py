@@ -5,7 +5,7 @@
     model = load_model("bigscience/bloom-560m")     # the published ones
 
 Beside OPT: no positions but lesson 05's ALiBi, a norm right after the embedding, which let so large a model train
-without diverging (section 3.2.2 there), and a GELU in the feed-forward.
+without diverging (section 3.2 there), and a GELU in the feed-forward.
 """
 
 from __future__ import annotations

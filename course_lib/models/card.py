@@ -6,27 +6,26 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from .gpt_config import GPTConfig
-
 POSITIONS = {
     "alibi": "ALiBi",
     "rotary": "rotary",
     "learned": "learned",
     "none": "none; order is what the causal mask reveals",
 }
-FEED_FORWARDS = {"swiglu": "SwiGLU", "gelu": "GELU"}
+FEED_FORWARDS = {"swiglu": "SwiGLU", "relu": "ReLU", "silu": "SiLU", "swish": "SiLU"}
+"""Those whose name is not written in capitals."""
 NORMS = {"rmsnorm": "RMSNorm", "layernorm": "LayerNorm"}
 
 
 def model_card(
-    config: GPTConfig,
+    config: Any,
     num_parameters: int,
     *,
     trained: str = "",
     license: str = "",
     languages: Sequence[str] = (),
 ) -> str:
-    """README.md of a saved model, as Markdown with the YAML header that model hubs read.
+    """README.md of a saved model, as Markdown with the YAML header that model hubs read; ``config``: of any family.
 
     ``trained`` is Markdown, ``license`` an identifier such as "cc0-1.0", ``languages`` are codes such as "bn". What is
     not given is said to be missing. Raises TypeError for anything else.
@@ -44,15 +43,19 @@ def model_card(
     header += [f"license: {json.dumps(license, ensure_ascii=False)}"] if license else []
     header += [f"language: {json.dumps(list(languages), ensure_ascii=False)}"] if languages else []
     header += ["pipeline_tag: text-generation", "tags: [causal-lm]", "---"]
+    family = type(config).__name__.removesuffix("Config").upper()
+    feed_forward = FEED_FORWARDS.get(config.feed_forward, config.feed_forward.split("_")[0].upper())
+    place = "before" if getattr(config, "norm_first", True) else "after"
+    context = "not limited" if config.max_length is None else f"{config.max_length:,} tokens"
     shared = "" if config.kv_heads == config.num_heads else f", {config.kv_heads} of keys and values"
     rows = [
         ("parameters", f"{num_parameters:,}"),
         ("layers", f"{config.num_layers}, {config.dim} numbers wide"),
         ("heads", f"{config.num_heads} of {config.head_width}{shared}"),
-        ("feed-forward", f"{FEED_FORWARDS[config.feed_forward]}, {config.hidden_width} wide"),
-        ("norm", f"{NORMS[config.norm]}, before attention and feed-forward"),
+        ("feed-forward", f"{feed_forward}, {config.hidden_width} wide"),
+        ("norm", f"{NORMS[config.norm]}, {place} attention and feed-forward"),
         ("positions", POSITIONS[config.positions]),
-        ("context", f"{config.max_length:,} tokens"),
+        ("context", context),
         (
             "vocabulary",
             f"{config.vocab_size:,} tokens; output head {'tied' if config.tied_head else 'untied'}",
@@ -61,7 +64,7 @@ def model_card(
     table = "\n".join(f"| {name} | {value} |" for name, value in rows)
     return f"""{chr(10).join(header)}
 
-# A GPT of {num_parameters:,} parameters
+# {"An" if family == "OPT" else "A"} {family} of {num_parameters:,} parameters
 
 A causal language model: it continues text, one token at a time.
 
@@ -72,9 +75,9 @@ A causal language model: it continues text, one token at a time.
 ## Use
 
 ```python
-from course_lib.models import GPT
+from course_lib.models import load_model
 
-model = GPT.load("this folder")
+model = load_model("this folder")
 logits = model(tokens)  # tokens: int64 [batch, length]
 ```
 
