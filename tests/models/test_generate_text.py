@@ -222,6 +222,19 @@ def test_bytes_that_never_end_a_character_do_not_pile_up(tokenizer: Any) -> None
     assert len("".join(row.push(0xFF) for _ in range(100))) > 90
 
 
+def test_the_space_before_a_word_is_kept_though_the_tokenizer_strips_the_first() -> None:
+    """As SentencePiece decodes."""
+
+    class Words:
+        def __len__(self) -> int:
+            return 257
+
+        def decode(self, ids: Sequence[int]) -> str:
+            return "".join([" one", " two", " three"][token % 3] for token in ids).removeprefix(" ")
+
+    assert run([1, 2, 0], Words())[1] == " two three one"
+
+
 def test_rows_stop_each_for_itself() -> None:
     model = scripted(list(b"one.two"), list(b"three.x"))
     texts = ["", ""]
