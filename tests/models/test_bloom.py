@@ -13,7 +13,7 @@ from torch import Tensor
 from course_lib.alibi import alibi_slopes
 from course_lib.gqa import KVCache
 from course_lib.models import Bloom, BloomConfig
-from course_lib.models.alibi_at import ALiBiAt
+from course_lib.models.alibi_at import ALiBiAt, has_holes
 from course_lib.packing import Packed, pack
 
 from .made import gradients, token_ids
@@ -171,6 +171,23 @@ def test_alibi_among_real_tokens_is_alibi_on_the_tokens_without_the_padding() ->
 
 
 @pytest.mark.parametrize(
+    ("row", "holes"),
+    [
+        ([], False),
+        ([0, 0, 0], False),
+        ([1, 1, 1], False),
+        ([0, 1, 1], False),
+        ([1, 1, 0], False),
+        ([0, 1, 0], False),
+        ([1, 0, 1], True),
+        ([0, 1, 0, 0, 1, 0], True),
+    ],
+)
+def test_padding_on_the_sides_of_a_row_is_no_hole(row: list[int], holes: bool) -> None:
+    assert has_holes(torch.tensor([row, [0] * len(row)]).bool()) is holes
+
+
+@pytest.mark.parametrize(
     ("name", "parameters"),
     [
         ("560m", 559_214_592),
@@ -242,6 +259,12 @@ def test_names_and_layout_of_a_checkpoint_come_back_as_they_were() -> None:
         name = part.stored if part.own == "head.weight" else f"transformer.{part.stored}"
         tensor = stored[name] if part.take is None else part.take(stored[name])
         assert torch.equal(tensor, state[part.own])
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_only_a_tied_head_may_be_missing_from_a_checkpoint(tied: bool) -> None:
+    optional = {part.own for part in Bloom.stored_parts(bloom_config(tied_head=tied)) if part.optional}
+    assert optional == ({"head.weight"} if tied else set())
 
 
 def test_the_rows_of_a_fused_weight_are_query_key_and_value_head_by_head() -> None:
