@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -56,7 +56,7 @@ class BloomConfig:
     init_std: float = 0.02
     pad_token_id: int | None = None
     bos_token_id: int | None = 1
-    eos_token_id: int | tuple[int, ...] | None = 2
+    eos_token_id: int | Sequence[int] | None = 2
 
     def __post_init__(self) -> None:
         optional = ("max_length",) if self.max_length is not None else ()
@@ -120,9 +120,10 @@ class BloomConfig:
     @property
     def end_token_ids(self) -> tuple[int, ...]:
         """The tokens that end a text."""
-        if self.eos_token_id is None:
+        ids = self.eos_token_id
+        if ids is None:
             return ()
-        return self.eos_token_id if isinstance(self.eos_token_id, tuple) else (self.eos_token_id,)
+        return tuple(ids) if isinstance(ids, (list, tuple)) else (ids,)  # type: ignore[return-value]
 
     @classmethod
     def of_size(cls, name: str) -> BloomConfig:
@@ -150,7 +151,7 @@ class BloomConfig:
         for field in fields(self):
             values[ALIASES.get(field.name, (field.name,))[0]] = getattr(self, field.name)
         if isinstance(self.eos_token_id, tuple):
-            values["eos_token_id"] = list(self.eos_token_id)
+            values["eos_token_id"] = list(self.eos_token_id)  # as JSON gives it back
         for name, left_out in (("seq_length", None), ("checkpointing", "none")):
             if values[name] == left_out:
                 del values[name]

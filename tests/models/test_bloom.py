@@ -10,10 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from course_lib.alibi import alibi_slopes
 from course_lib.gqa import KVCache
 from course_lib.models import Bloom, BloomConfig
-from course_lib.models.alibi_at import ALiBiAt, has_holes
 from course_lib.packing import Packed, pack
 
 from .made import gradients, token_ids
@@ -158,33 +156,6 @@ def test_a_few_steps_of_training_lower_the_loss() -> None:
         optimizer.step()
         losses.append(float(loss.detach()))
     assert losses[-1] < losses[0] / 2
-
-
-def test_alibi_among_real_tokens_is_alibi_on_the_tokens_without_the_padding() -> None:
-    real = torch.tensor([[1, 1, 0, 1, 0, 0, 1], [0, 1, 1, 0, 1, 1, 0]]).bool()
-    bias = ALiBiAt(alibi_slopes(6), real).materialize(7, 7, num_heads=6, dtype=torch.float64)
-    distance = (torch.arange(4)[:, None] - torch.arange(4)).abs()
-    expected = -alibi_slopes(6).double()[:, None, None] * distance
-    for row in range(2):
-        kept = real[row].nonzero().flatten()
-        torch.testing.assert_close(bias[row][:, kept][:, :, kept], expected, rtol=0, atol=0)
-
-
-@pytest.mark.parametrize(
-    ("row", "holes"),
-    [
-        ([], False),
-        ([0, 0, 0], False),
-        ([1, 1, 1], False),
-        ([0, 1, 1], False),
-        ([1, 1, 0], False),
-        ([0, 1, 0], False),
-        ([1, 0, 1], True),
-        ([0, 1, 0, 0, 1, 0], True),
-    ],
-)
-def test_padding_on_the_sides_of_a_row_is_no_hole(row: list[int], holes: bool) -> None:
-    assert has_holes(torch.tensor([row, [0] * len(row)]).bool()) is holes
 
 
 @pytest.mark.parametrize(
