@@ -51,7 +51,7 @@ def test_every_way_to_compute_it_agrees_with_the_definition() -> None:
     weight = torch.randn(2, 90, 6, 4, generator=generator, dtype=torch.float64)
 
     def outcome(backend: str) -> list[torch.Tensor]:
-        out = attention(*heads, bias, backend=backend)
+        out = attention(heads[0], heads[1], heads[2], bias, backend=backend)
         return [out.detach(), *torch.autograd.grad((out * weight).sum(), heads)]
 
     expected = outcome("reference")

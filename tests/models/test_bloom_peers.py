@@ -14,7 +14,7 @@ from course_lib.models import generate
 from .made import gradients, token_ids
 from .made_bloom import assert_close, from_stored, padded_mask, twins, without_float32
 
-DTYPES = pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-8), (torch.float32, 1e-5)])
+DTYPES = pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-9), (torch.float32, 1e-5)])
 HEADS = pytest.mark.parametrize("heads", [6, 12])
 RESIDUALS = pytest.mark.parametrize("after_norm", [False, True])
 
