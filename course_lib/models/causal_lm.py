@@ -206,8 +206,9 @@ class CausalLM(nn.Module):
         if not 1 <= length < math.inf:
             raise ValueError(f"length: expected at least 1 token, got {length}.")
         config = self.config
-        in_products = (
-            sum(p.numel() for p in self.layers.parameters() if p.dim() == 2) + self.head.weight.numel()
+        tables = ("embed.weight", "position_embed.weight", "head.weight")
+        in_products = self.head.weight.numel() + sum(
+            p.numel() for name, p in self.named_parameters() if p.dim() == 2 and name not in tables
         )
         width = config.num_layers * config.num_heads * config.head_width
         return 6 * in_products + 12 * width * (length + 1) / 2

@@ -26,6 +26,7 @@ from .card import model_card
 from .causal_lm import CausalLM
 from .checkpoint import write_model
 from .opt_config import OPTConfig
+from .stored_part import StoredPart
 
 UNUSED_POSITIONS = 2
 """Rows of the table before that of the first token: fairseq, where OPT was trained, counts from its padding id on."""
@@ -95,6 +96,15 @@ class OPT(CausalLM):
             _, number, part = part.split(".", 2)
             layer = f"layers.{number}."
         return f"{layer}{STORED_PARTS.get(part, part)}.{kind}"
+
+    @classmethod
+    def stored_parts(cls, config: OPTConfig) -> list[StoredPart]:
+        """Where a checkpoint of ``transformers`` keeps each tensor of the state dict; its names may begin with
+        "model.decoder." or "decoder."."""
+        with torch.device("meta"):
+            names = list(cls(config).state_dict())
+        tied = ("head.weight",) if config.tied_head else ()
+        return [StoredPart(own, cls.stored_name(own), optional=own in tied) for own in names]
 
     @classmethod
     def to_stored(cls, state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib.gqa import KVCache
 from course_lib.models import OPT, OPTConfig
@@ -208,6 +209,58 @@ def test_a_tied_head_is_stored_once_and_an_untied_one_beside_the_embedding(tmp_p
             names = set(file.keys())
         assert ("lm_head.weight" in names) is not tied
         assert "model.decoder.embed_tokens.weight" in names
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@STYLES
+def test_each_tensor_is_found_once_under_its_stored_name(options: dict[str, Any], tied: bool) -> None:
+    model = small_opt(tied_head=tied, **options)
+    state, parts = model.state_dict(), OPT.stored_parts(model.config)
+    assert [part.own for part in parts] == list(state)
+    assert len({part.stored for part in parts}) == len(parts)
+    assert [part.own for part in parts if part.optional] == (["head.weight"] if tied else [])
+    stored = OPT.to_stored(state)
+    for part in parts:
+        name = part.stored if part.own == "head.weight" else f"model.decoder.{part.stored}"
+        assert torch.equal(stored[name], state[part.own])
+
+
+def test_stored_names_are_those_of_published_checkpoints() -> None:
+    parts = {part.own: part.stored for part in OPT.stored_parts(opt_config(**POST_NORM))}
+    assert parts["embed.weight"] == "embed_tokens.weight"
+    assert parts["project_in.weight"] == "project_in.weight"
+    assert parts["layers.1.attention.o_proj.bias"] == "layers.1.self_attn.out_proj.bias"
+    assert parts["layers.1.feed_forward_norm.weight"] == "layers.1.final_layer_norm.weight"
+    assert not [stored for stored in parts.values() if stored.startswith("final_layer_norm")]
+    assert OPT.stored_name("norm.bias") == "final_layer_norm.bias"
+
+
+def test_the_published_175b_is_described_without_memory_for_it() -> None:
+    config = OPTConfig.of_size("175b")
+    parts = OPT.stored_parts(config)
+    assert len(parts) == 96 * 16 + 5
+
+
+@STYLES
+def test_flops_a_token_are_those_that_pytorch_counts(options: dict[str, Any]) -> None:
+    model = small_opt(**options)
+    with FlopCounterMode(display=False) as counter:
+        model(token_ids(2, 8)).sum().backward()
+    counts = counter.get_flop_counts()["Global"]
+    products = sum(n for op, n in counts.items() if "mm" in str(op) and "bmm" not in str(op))
+    attention = 12 * 2 * 24 * (8 + 1) / 2  # two layers, six heads of four
+    assert model.flops_per_token(8) * 16 == products + attention * 16
+
+
+@torch.no_grad()
+def test_padding_counts_neither_as_positions_nor_towards_the_limit() -> None:
+    model = small_opt(max_length=8, dtype=torch.float64)
+    tokens, mask = token_ids(2, 11), torch.ones(2, 11, dtype=torch.int64)
+    mask[0, :3] = 0
+    mask[1] = 0  # nothing but padding
+    logits = model(tokens, attention_mask=mask)
+    assert bool(logits.isfinite().all())
+    assert_close(logits[0, 3:], model(tokens[:1, 3:])[0], 1e-12)
 
 
 def test_replaced_sizes_are_followed_by_what_depends_on_them() -> None:
