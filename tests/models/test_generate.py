@@ -14,8 +14,9 @@ from torch import Tensor
 from course_lib.gqa import KVCache
 from course_lib.models.generate import generate
 from course_lib.models.generate_rows import NewToken, SpeedMeter
+from course_lib.models.generate_settings import checked_settings
 
-from .made import VOCABULARY, small, token_ids
+from .made import VOCABULARY, config, small, token_ids
 
 POSITIONS = ["learned", "rotary", "alibi", "none"]
 
@@ -346,3 +347,17 @@ def test_a_row_that_has_ended_may_go_on_to_nan() -> None:
         steps = iter(range(100))
         out = generate(model, prompts, max_new_tokens=6, stop=stop, **options)
         assert out[1, 4:].tolist() == free[1]
+
+
+@pytest.mark.parametrize(("model", "tokenizer"), [(50272, 50265), (250880, 250680), (320, 300), (4096, 4096)])
+def test_a_vocabulary_may_be_padded_beyond_its_tokenizers(model: int, tokenizer: int) -> None:
+    class Known:
+        vocab_size = tokenizer
+
+        def token_bytes(self, token: int) -> bytes:
+            return b"a"
+
+    settings = checked_settings(
+        config(vocab_size=model), torch.zeros(1, 1, dtype=torch.int64), max_new_tokens=1, tokenizer=Known()
+    )
+    assert settings.tokenizer.vocab_size == tokenizer
