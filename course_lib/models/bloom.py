@@ -100,14 +100,30 @@ class Bloom(CausalLM):
 
     def to_stored(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors of ``state``, a state dict or some of its layers, under the names and in the layout that
-        ``transformers`` gives them."""
-        groups: dict[str, list[Tensor]] = {}
-        for part in self.stored_parts(self.config):
-            if part.own in state:
-                name = part.stored if part.own == "head.weight" else f"transformer.{part.stored}"
-                groups.setdefault(name, []).append(state[part.own])
-        heads = self.config.num_heads
-        return {name: _fused(group, heads) if len(group) > 1 else group[0] for name, group in groups.items()}
+        ``transformers`` gives them. Raises ValueError for a name that is none of this model's, or for query, key and
+        value of a layer that are not together."""
+        parts = {part.own: part for part in self.stored_parts(self.config)}
+        unknown = [own for own in state if own not in parts]
+        if unknown:
+            raise ValueError(
+                f"state: expected names of this model's state dict, got also {', '.join(unknown)}."
+            )
+        stored: dict[str, Tensor] = {}
+        for own, tensor in state.items():
+            part = parts[own]
+            name = part.stored if own == "head.weight" else f"transformer.{part.stored}"
+            if part.take is None:
+                stored[name] = tensor
+            elif name not in stored:
+                together = [other.own for other in parts.values() if other.stored == part.stored]
+                missing = [other for other in together if other not in state]
+                if missing:
+                    raise ValueError(
+                        f"state: expected {', '.join(together)} together, which are one tensor of a checkpoint, got "
+                        f"none for {', '.join(missing)}."
+                    )
+                stored[name] = _fused([state[other] for other in together], self.config.num_heads)
+        return stored
 
     def save(
         self, folder: str | Path, *, trained: str = "", license: str = "", languages: Sequence[str] = ()

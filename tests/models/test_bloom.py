@@ -232,6 +232,16 @@ def test_names_and_layout_of_a_checkpoint_come_back_as_they_were() -> None:
         assert torch.equal(tensor, state[part.own])
 
 
+def test_one_layer_can_be_brought_into_the_layout_of_a_checkpoint_alone() -> None:
+    model = small_bloom()
+    state = {own: t for own, t in model.state_dict().items() if own.startswith("layers.1.")}
+    whole = model.to_stored(model.state_dict())
+    expected = {name: t for name, t in whole.items() if name.startswith("transformer.h.1.")}
+    found = model.to_stored(state)
+    assert found.keys() == expected.keys()
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+
+
 @pytest.mark.parametrize("tied", [True, False])
 def test_only_a_tied_head_may_be_missing_from_a_checkpoint(tied: bool) -> None:
     optional = {part.own for part in Bloom.stored_parts(bloom_config(tied_head=tied)) if part.optional}

@@ -84,6 +84,20 @@ def test_a_mask_of_another_length_is_refused_and_caches_stay_as_they_were() -> N
     assert all(cache.host_lengths == (3, 3) for cache in caches)
 
 
+def test_a_part_of_a_fused_weight_and_a_strange_name_are_refused_by_name() -> None:
+    model = small_bloom()
+    state = model.state_dict()
+    del state["layers.1.attention.k_proj.bias"]
+    with pytest.raises(
+        ValueError, match=r"q_proj.bias, .* together, .* got none for layers.1.attention.k_proj.bias"
+    ):
+        model.to_stored(state)
+    with pytest.raises(
+        ValueError, match=r"state: expected names of this model's state dict, got also position_embed"
+    ):
+        model.to_stored({**model.state_dict(), "position_embed.weight": torch.ones(1)})
+
+
 def test_alibi_among_real_tokens_is_refused_over_another_grid() -> None:
     bias = ALiBiAt(torch.ones(2), torch.ones(1, 4, dtype=torch.bool))
     with pytest.raises(
