@@ -129,12 +129,14 @@ class BloomConfig:
     def of_size(cls, name: str) -> BloomConfig:
         """The config of a published model: "560m", "bloom-560m", "bigscience/bloomz-7b1"; "bloom" is the one of 176b.
 
-        BLOOMZ, tuned on instructions, has the same sizes. Needs no network. Raises ValueError that lists the names
-        for any other.
+        BLOOMZ, tuned on instructions, has the same sizes, some of them as "-mt" and "-p3" too. Needs no network. Raises
+        ValueError that lists the names for any other.
         """
         if not isinstance(name, str):
             raise TypeError(f"name: expected the name of a model, got {type(name).__name__} {name!r}.")
         size = name.lower().removeprefix("bigscience/")
+        if size.startswith("bloomz-"):
+            size = size.removesuffix("-mt").removesuffix("-p3")
         size = "176b" if size in ("bloom", "bloomz") else size.removeprefix("bloomz-").removeprefix("bloom-")
         if size not in PUBLISHED:
             names = [f"{kind}-{size}" for kind in ("bloom", "bloomz") for size in PUBLISHED]

@@ -166,6 +166,8 @@ def test_a_few_steps_of_training_lower_the_loss() -> None:
         ("bigscience/bloom-1b7", 1_722_408_960),
         ("bloomz-3b", 3_002_557_440),
         ("bigscience/bloomz-7b1", 7_069_016_064),
+        ("bigscience/bloomz-7b1-mt", 7_069_016_064),
+        ("bloomz-p3", 176_247_271_424),
         ("176b", 176_247_271_424),
         ("bigscience/bloom", 176_247_271_424),
         ("BLOOMZ", 176_247_271_424),
