@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,9 +21,7 @@ from torch import Tensor, nn
 from course_lib.gqa import GroupedQueryAttention, KVCache
 
 from .bloom_config import BloomConfig
-from .card import model_card
 from .causal_lm import CausalLM
-from .checkpoint import write_model
 from .opt import FeedForward
 from .stored_part import StoredPart
 
@@ -124,17 +121,6 @@ class Bloom(CausalLM):
                     )
                 stored[name] = _fused([state[other] for other in together], self.config.num_heads)
         return stored
-
-    def save(
-        self, folder: str | Path, *, trained: str = "", license: str = "", languages: Sequence[str] = ()
-    ) -> Path:
-        """Write a folder that ``load_model`` and ``transformers`` load; what a card says, and errors, as GPT's."""
-        tensors = {name: tensor for name, tensor in self.state_dict().items() if name not in self._aliases}
-        size = self.num_parameters()
-        card = model_card(self.config, size, trained=trained, license=license, languages=languages)
-        keep_card = not (trained or license or languages)
-        stored = self.to_stored(tensors)
-        return write_model(folder, self.model_type, self.config.to_dict(), stored, card, keep_card=keep_card)
 
 
 class Layer(nn.Module):

@@ -12,7 +12,8 @@ A family says what stands before the first layer (``begin``), what a layer is, a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -30,6 +31,8 @@ from course_lib.gqa import KVCache
 from course_lib.tiny_gpt.model import check_token_positions, check_tokens, checked_caches
 
 from .alibi_at import ALiBiAt, has_holes
+from .card import model_card
+from .checkpoint import write_model
 
 
 class CausalLM(nn.Module):
@@ -212,6 +215,28 @@ class CausalLM(nn.Module):
         )
         width = config.num_layers * config.num_heads * config.head_width
         return 6 * in_products + 12 * width * (length + 1) / 2
+
+    def to_stored(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of ``state``, a state dict or part of one, under the names that a saved model has for them."""
+        return dict(state)
+
+    def save(
+        self, folder: str | Path, *, trained: str = "", license: str = "", languages: Sequence[str] = ()
+    ) -> Path:
+        """Write model.safetensors, config.json and a model card, README.md; returns the folder, which is made.
+
+        ``load_model`` reads the folder, and so does ``transformers`` where it knows the family. ``trained`` says, as
+        Markdown, on what and how the model was trained, ``license`` which licence it has ("cc0-1.0"), ``languages`` are
+        codes ("bn", "en"). A card that is there is kept unless one of these is given. Each file is complete before it
+        takes the place of an older one: an interruption or a full disk leaves what was there. A tied head is stored
+        once. Raises ValueError for weights of several dtypes, OSError that says where nothing could be written.
+        """
+        tensors = {name: tensor for name, tensor in self.state_dict().items() if name not in self._aliases}
+        size = self.num_parameters()
+        card = model_card(self.config, size, trained=trained, license=license, languages=languages)
+        keep_card = not (trained or license or languages)
+        stored = self.to_stored(tensors)
+        return write_model(folder, self.model_type, self.config.to_dict(), stored, card, keep_card=keep_card)
 
     @property
     def _aliases(self) -> tuple[str, ...]:

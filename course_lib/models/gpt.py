@@ -10,7 +10,6 @@ A layer normalises before attention and before the feed-forward, and adds what t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,8 @@ from course_lib.swiglu import SwiGLU
 from course_lib.tiny_gpt import FeedForward
 from course_lib.tiny_gpt.positions import angles_of
 
-from .card import model_card
 from .causal_lm import CausalLM
-from .checkpoint import read_config, read_weights, write_model
+from .checkpoint import read_config, read_weights
 from .gpt_config import GPTConfig
 from .rms_norm import RMSNorm
 
@@ -74,23 +72,6 @@ class GPT(CausalLM):
 
     def finish(self, x: Float[Tensor, "batch length dim"]) -> Float[Tensor, "batch length dim"]:
         return self.norm(x)
-
-    def save(
-        self, folder: str | Path, *, trained: str = "", license: str = "", languages: Sequence[str] = ()
-    ) -> Path:
-        """Write model.safetensors, config.json and a model card, README.md; returns the folder, which is made.
-
-        ``trained`` says, as Markdown, on what and how the model was trained, ``license`` which licence it has
-        ("cc0-1.0"), ``languages`` are codes ("bn", "en"). A card that is there is kept unless one of these is given.
-        Each file is complete before it takes the place of an older one: an interruption or a full disk leaves what was
-        there. A tied head is stored once. Raises ValueError for weights of several dtypes, OSError that says where
-        nothing could be written.
-        """
-        tensors = {name: tensor for name, tensor in self.state_dict().items() if name not in self._aliases}
-        size = self.num_parameters()
-        card = model_card(self.config, size, trained=trained, license=license, languages=languages)
-        keep_card = not (trained or license or languages)
-        return write_model(folder, MODEL_TYPE, self.config.to_dict(), tensors, card, keep_card=keep_card)
 
     @classmethod
     def load(

@@ -11,8 +11,7 @@ norms stand after what is added, and its embedding is narrower than its layers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -22,9 +21,7 @@ from torch import Tensor, nn
 from course_lib.gqa import GroupedQueryAttention, KVCache
 
 from .activations import ACTIVATIONS
-from .card import model_card
 from .causal_lm import CausalLM
-from .checkpoint import write_model
 from .opt_config import OPTConfig
 from .stored_part import StoredPart
 
@@ -106,25 +103,12 @@ class OPT(CausalLM):
         tied = ("head.weight",) if config.tied_head else ()
         return [StoredPart(own, cls.stored_name(own), optional=own in tied) for own in names]
 
-    @classmethod
-    def to_stored(cls, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors of a state dict under the names that ``transformers`` gives them."""
+    def to_stored(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors of ``state``, a state dict or part of one, under the names that ``transformers`` gives them."""
         return {
             name if name == "lm_head.weight" else f"model.decoder.{name}": tensor
-            for name, tensor in ((cls.stored_name(own), tensor) for own, tensor in state.items())
+            for name, tensor in ((self.stored_name(own), tensor) for own, tensor in state.items())
         }
-
-    def save(
-        self, folder: str | Path, *, trained: str = "", license: str = "", languages: Sequence[str] = ()
-    ) -> Path:
-        """Write a folder that ``load_model`` and ``transformers`` load; what a card says, and errors, as GPT's."""
-        tensors = {name: tensor for name, tensor in self.state_dict().items() if name not in self._aliases}
-        card = model_card(
-            self.config, self.num_parameters(), trained=trained, license=license, languages=languages
-        )
-        keep_card = not (trained or license or languages)
-        stored = self.to_stored(tensors)
-        return write_model(folder, self.model_type, self.config.to_dict(), stored, card, keep_card=keep_card)
 
 
 class Layer(nn.Module):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -78,7 +78,7 @@ class OPTConfig:
     init_std: float = 0.02
     pad_token_id: int | None = 1
     bos_token_id: int | None = 2
-    eos_token_id: int | tuple[int, ...] | None = 2
+    eos_token_id: int | Sequence[int] | None = 2
 
     def __post_init__(self) -> None:
         optional = (name for name in ("hidden_features", "embed_dim") if getattr(self, name) is not None)
@@ -150,9 +150,10 @@ class OPTConfig:
     @property
     def end_token_ids(self) -> tuple[int, ...]:
         """The tokens that end a text."""
-        if self.eos_token_id is None:
+        ids = self.eos_token_id
+        if ids is None:
             return ()
-        return self.eos_token_id if isinstance(self.eos_token_id, tuple) else (self.eos_token_id,)
+        return tuple(ids) if isinstance(ids, (list, tuple)) else (ids,)  # type: ignore[return-value]
 
     @classmethod
     def of_size(cls, name: str) -> OPTConfig:
@@ -203,7 +204,8 @@ class OPTConfig:
         """The config that a config.json describes, written by ``to_dict`` or by ``transformers``.
 
         What is missing has the value that it has there. Entries that say nothing of the arithmetic are left out, and
-        so are rates of dropout: it is for training, and the course's models train without.
+        so are rates of dropout: it is for training, and the course's models train without. Raises TypeError or
+        ValueError that names the field which does not fit, and what config.json calls it.
         """
         if not isinstance(values, Mapping):
             raise TypeError(f"config: expected a dict of config.json, got {type(values).__name__}.")
@@ -224,4 +226,9 @@ class OPTConfig:
             given["hidden_features"] = None
         if given.get("embed_dim") == dim:
             given["embed_dim"] = None
-        return cls(**given)
+        try:
+            return cls(**given)
+        except (TypeError, ValueError) as error:
+            name = str(error).partition(":")[0]
+            where = f" {name} is {STORED_AS[name]} in config.json." if name in STORED_AS else ""
+            raise type(error)(f"{error}{where}") from None

@@ -65,3 +65,13 @@ def test_a_config_of_another_family_is_refused() -> None:
         OPTConfig.from_dict([])  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="config: expected an OPTConfig, got dict"):
         OPT({})  # type: ignore[arg-type]
+
+
+def test_an_entry_of_config_json_that_does_not_fit_is_named_as_it_is_there() -> None:
+    stored = opt_config().to_dict()
+    with pytest.raises(ValueError, match=r"^dim: .*got 25\. dim is hidden_size in config\.json\.$"):
+        OPTConfig.from_dict({**stored, "hidden_size": 25})
+    with pytest.raises(ValueError, match=r"got 'quick_gelu'\. activation is activation_function in config"):
+        OPTConfig.from_dict({**stored, "activation_function": "quick_gelu"})
+    with pytest.raises(TypeError, match=r"^vocab_size: expected a whole number, got str '9'\.$"):
+        OPTConfig.from_dict({**stored, "vocab_size": "9"})

@@ -31,7 +31,7 @@ def pair(seed: int = 0, vocab_size: int = VOCABULARY, **options: Any) -> tuple[O
     ours = OPT(config)
     randomised(ours, seed)
     theirs = transformers.OPTForCausalLM(transformers.OPTConfig(**config.to_dict())).eval()
-    missing = theirs.load_state_dict(OPT.to_stored(ours.state_dict()), strict=False).missing_keys
+    missing = theirs.load_state_dict(ours.to_stored(ours.state_dict()), strict=False).missing_keys
     assert not missing
     return ours, theirs
 

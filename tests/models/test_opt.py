@@ -219,7 +219,7 @@ def test_each_tensor_is_found_once_under_its_stored_name(options: dict[str, Any]
     assert [part.own for part in parts] == list(state)
     assert len({part.stored for part in parts}) == len(parts)
     assert [part.own for part in parts if part.optional] == (["head.weight"] if tied else [])
-    stored = OPT.to_stored(state)
+    stored = model.to_stored(state)
     for part in parts:
         name = part.stored if part.own == "head.weight" else f"model.decoder.{part.stored}"
         assert torch.equal(stored[name], state[part.own])
