@@ -55,6 +55,10 @@ class GPTConfig:
     norm_eps: float = 1e-5
     init_std: float = 0.02
     """The standard deviation of weights before training."""
+    end_token_ids: tuple[int, ...] = ()
+    """The tokens that end a text, where ``generate`` stops unless told otherwise."""
+    pad_token_id: int | None = None
+    """What ``generate`` fills a row with that has ended before the others."""
 
     def __post_init__(self) -> None:
         sizes = ("vocab_size", "dim", "num_layers", "num_heads", "max_length")
@@ -71,6 +75,12 @@ class GPTConfig:
         for name in ("tied_head", "bias", "recompute"):
             if not isinstance(getattr(self, name), bool):
                 raise TypeError(f"{name}: expected True or False, got {getattr(self, name)!r}.")
+        if not isinstance(self.end_token_ids, (list, tuple)):
+            raise TypeError(f"end_token_ids: expected a tuple of token ids, got {self.end_token_ids!r}.")
+        ids = tuple(self._checked_id("end_token_ids", token) for token in self.end_token_ids)
+        object.__setattr__(self, "end_token_ids", ids)  # JSON gives a list back
+        if self.pad_token_id is not None:
+            object.__setattr__(self, "pad_token_id", self._checked_id("pad_token_id", self.pad_token_id))
         for name in ("rope_theta", "norm_eps", "init_std"):
             self._check_number(name, getattr(self, name))
         if self.head_dim is None and self.dim % self.num_heads:
@@ -87,6 +97,15 @@ class GPTConfig:
                 f'recompute: expected False with feed_forward = {self.feed_forward!r}, got True. Only "swiglu" can '
                 "recompute; checkpointing='layers' works with both."
             )
+
+    def _checked_id(self, name: str, token: Any) -> int:
+        (token,) = checked_sizes(at_least=0, **{name: token})
+        if token >= self.vocab_size:
+            raise ValueError(
+                f"{name}: expected ids from 0 to {self.vocab_size - 1}, those of vocab_size = {self.vocab_size}, got "
+                f"{token}."
+            )
+        return token
 
     @staticmethod
     def _check_number(name: str, value: Any) -> None:
@@ -110,8 +129,9 @@ class GPTConfig:
         return matched_hidden_features(self.dim) if self.feed_forward == "swiglu" else 4 * self.dim
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields as JSON can hold them."""
-        return asdict(self)
+        """The fields as JSON can hold them; without tokens that are not set, as earlier versions wrote it."""
+        unset = {"end_token_ids": (), "pad_token_id": None}
+        return {name: value for name, value in asdict(self).items() if unset.get(name, ...) != value}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> GPTConfig:

@@ -30,6 +30,12 @@ from .made import config, small, token_ids
         ({"norm": None}, "norm: expected one of 'rmsnorm', 'layernorm', got None"),
         ({"checkpointing": True}, "checkpointing: expected one of 'none', 'layers', got True"),
         ({"tied_head": 1}, "tied_head: expected True or False, got 1"),
+        ({"end_token_ids": 2}, "end_token_ids: expected a tuple of token ids, got 2"),
+        (
+            {"end_token_ids": (2, 53)},
+            "end_token_ids: expected ids from 0 to 52, those of vocab_size = 53, got 53",
+        ),
+        ({"pad_token_id": -1}, "pad_token_id: expected a whole number of at least 0, got -1"),
         ({"norm_eps": 0.0}, "norm_eps: expected a number above 0, got 0.0"),
         ({"init_std": float("nan")}, "init_std: expected a number above 0, got nan"),
         ({"rope_theta": "10000"}, "rope_theta: expected a number, got str '10000'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from typing import Any
@@ -281,3 +282,10 @@ def test_replacing_the_feed_forward_of_a_config_replaces_its_width() -> None:
 def test_a_config_comes_back_from_its_dict() -> None:
     given_config = config(positions="rotary", head_dim=6, bias=True)
     assert type(given_config).from_dict(given_config.to_dict()) == given_config
+
+
+def test_end_and_padding_tokens_come_back_from_json_and_are_written_only_where_set() -> None:
+    assert (config().end_token_ids, config().pad_token_id) == ((), None)
+    assert not {"end_token_ids", "pad_token_id"} & config().to_dict().keys()
+    ended = config(end_token_ids=(0, 7), pad_token_id=1)
+    assert type(ended).from_dict(json.loads(json.dumps(ended.to_dict()))) == ended
