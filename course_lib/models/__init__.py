@@ -6,6 +6,7 @@ from .generate import generate
 from .generate_rows import NewToken, SpeedMeter
 from .gpt import GPT
 from .gpt_config import GPTConfig
+from .load import load_model
 from .opt import OPT
 from .opt_config import OPTConfig
 from .sampling import next_token_probabilities
@@ -20,5 +21,6 @@ __all__ = [
     "OPTConfig",
     "SpeedMeter",
     "generate",
+    "load_model",
     "next_token_probabilities",
 ]
