@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from course_lib.gqa import KVCache
 
+from .few_rows import few_rows
 from .generate_rows import NewToken, Rows
 from .generate_settings import Settings, check_model, checked_settings
 
@@ -88,10 +89,11 @@ def generate(
     hidden = own.hidden(tokens, attention_mask=settings.real, cache=caches)
     unread = rows.take(own.head(_at_last_real(hidden, settings.real)))
     del hidden
-    while not rows.done:
-        # No mask: rows that have ended read pad tokens as if they were real, which nobody looks at, and so all rows
-        # grow alike.
-        unread = rows.take(own.head(own.hidden(unread, cache=caches)[:, -1]))
+    with few_rows(own, len(tokens), steps=0 if rows.done else settings.max_new_tokens - 1):
+        while not rows.done:
+            # No mask: rows that have ended read pad tokens as if they were real, which nobody looks at, and so all rows
+            # grow alike.
+            unread = rows.take(own.head(own.hidden(unread, cache=caches)[:, -1]))
     return rows.result()
 
 
