@@ -1,4 +1,4 @@
-"""``python -m course_lib bench attention|blocks|ladder|all [--json FILE] [--plot FILE] [--device cuda] [--quick]``"""
+"""``python -m course_lib bench attention|blocks|ladder|decode|all [--json FILE] [--plot FILE] [--device cuda]``"""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ BENCHES = {
     "attention": "memory and time of attention() (lessons 01–02)",
     "blocks": "packing, grouped queries, ALiBi and SwiGLU (lessons 03–06)",
     "ladder": "a GPT trained in seven ways, and two peers (lesson 08; some 20 minutes and 12 GB on a CPU)",
+    "decode": "an OPT that writes, beside transformers' (lesson 09)",
 }
 
 
