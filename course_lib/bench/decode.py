@@ -72,9 +72,7 @@ def measure(bench: Comparison, sizes: Sizes) -> None:
             bench.claim("decode.bandwidth", _bandwidth(bench, sizes, model, name), ">= 0.85")
 
 
-def _beside_the_peer(
-    bench: Comparison, sizes: Sizes, model: OPT, peer: Any, batch: int, dtype: str
-) -> float:
+def _beside_the_peer(bench: Comparison, sizes: Sizes, model: OPT, peer: Any, batch: int, dtype: str) -> float:
     """How many times as many tokens a second ours writes."""
     tokens = prompts(sizes, batch, bench.device)
     times = bench.time(
