@@ -35,7 +35,7 @@ def load_model(
         raise TypeError(f"dtype: expected a floating-point torch.dtype or None, got {dtype!r}.")
     with open_checkpoint(path, revision=revision) as checkpoint:
         kind = checkpoint.model_type
-        if kind not in FAMILIES:
+        if not isinstance(kind, str) or kind not in FAMILIES:
             raise ValueError(
                 f"path: expected a model of one of the types {', '.join(map(repr, FAMILIES))}, got {kind!r} in "
                 f"{checkpoint.folder / 'config.json'}."

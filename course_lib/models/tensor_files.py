@@ -61,6 +61,8 @@ def _shards(index: Path) -> list[Path]:
     try:
         listed = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
         names = sorted(set(listed.values()))
+        if not names:
+            raise ValueError("it lists no tensor")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f'path: expected an index with a "weight_map" of tensors and files in {index}, got what cannot be read '
@@ -169,7 +171,12 @@ def _opened_bin(path: Path) -> dict[str, Tensor]:
             found = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
         except RuntimeError:  # files from before PyTorch 1.6 cannot be mapped, and are read whole
             found = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError:
+    except pickle.UnpicklingError as error:
+        if "unsupported global" not in str(error).lower():
+            raise ValueError(
+                f"path: expected a whole file of tensors, got {path} of {path.stat().st_size} bytes, which cannot be "
+                "read as one. Copy or download it again."
+            ) from None
         raise ValueError(
             f"path: expected tensors and nothing else, got {path}, a pickle that asks for other code to be run. It was "
             "not: ask its author for safetensors."
