@@ -30,8 +30,6 @@ from .parts import Parts
 FP32 = 4
 INDEX = 8
 """Bytes of a token id or position."""
-KEPT_OF_HIDDEN = {"swiglu": 4, "gelu": 2, "relu": 1}
-"""How many times its width a feed-forward keeps."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +81,15 @@ class Shapes:
         return self.tokens * self.config.dim * FP32
 
     @property
+    def head_input(self) -> int:
+        """What the head reads, where a product gives it."""
+        return self.tokens * self.config.embed_width * self.itemsize
+
+    @property
+    def head_input_fp32(self) -> int:
+        return self.tokens * self.config.embed_width * FP32
+
+    @property
     def queries(self) -> int:
         """Of all heads and tokens, as a product gives them."""
         return self.tokens * self.config.num_heads * self.config.head_width * self.itemsize
@@ -119,12 +126,32 @@ def stages(shapes: Shapes) -> list[Stage]:
         parts = [attention(shapes), feed_forward(shapes)]
         layers += [_checkpointed(shapes, parts)] if config.checkpointing == "layers" else parts
     last = [Stage("norm", _norm_weights(config), norm(shapes))] if config.final_norm else []
-    return [embedding(shapes), *layers, *last]
+    if config.embed_width != config.dim:
+        last.append(projection(shapes, "project_out", shapes.product_input(1)))
+    return [*first(shapes), *layers, *last]
+
+
+def first(shapes: Shapes) -> list[Stage]:
+    """What stands before the layers."""
+    config = shapes.config
+    found = [embedding(shapes)]
+    if config.embed_width != config.dim:
+        found.append(projection(shapes, "project_in", shapes.head_input))
+    if config.embedding_norm:
+        found.append(Stage("norm", _norm_weights(config), norm(shapes)))
+    return found
+
+
+def projection(shapes: Shapes, name: str, kept: int) -> Stage:
+    """Between embeddings, or the head, and layers that are wider."""
+    weights = shapes.config.dim * shapes.config.embed_width
+    copies = weights * shapes.itemsize if shapes.half else 0
+    return Stage(name, weights * FP32, {"inputs of products": kept}, copies=copies)
 
 
 def embedding(shapes: Shapes) -> Stage:
     config = shapes.config
-    table = config.vocab_size * config.dim * FP32
+    table = config.vocab_size * config.embed_width * FP32
     saved = {"ids": shapes.tokens * INDEX}
     if config.positions == "learned":
         table += config.position_rows * config.dim * FP32
@@ -181,7 +208,7 @@ def feed_forward(shapes: Shapes) -> Stage:
         copies = 0
     else:
         saved["inputs of products"] = shapes.product_input(1)
-        saved["feed-forward"] = KEPT_OF_HIDDEN[config.feed_forward] * shapes.hidden()
+        saved["feed-forward"] = config.hidden_kept * shapes.hidden()
         backward = (2 if gated else 1) * shapes.hidden() + shapes.stream
         early = config.dim * config.hidden_width * FP32  # of the second product, which comes first
     return Stage(
@@ -210,5 +237,4 @@ def _checkpointed(shapes: Shapes, parts: list[Stage]) -> Stage:
 
 
 def _norm_weights(config: Parts) -> int:
-    vectors = 2 if config.norm == "layernorm" and config.bias else 1
-    return vectors * config.dim * FP32
+    return config.norm_vectors * config.dim * FP32

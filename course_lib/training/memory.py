@@ -188,7 +188,7 @@ class _Step:
         self.accumulate = accumulate
         config = shapes.config
         self.stages = stages(shapes)
-        self.head = config.vocab_size * config.dim * FP32
+        self.head = config.vocab_size * config.embed_width * FP32
         self.weights = sum(stage.gradient for stage in self.stages) + (0 if config.tied_head else self.head)
         self.held = {
             "weights": self.weights,
@@ -252,12 +252,14 @@ class _Step:
 
     @property
     def _head_input(self) -> int:
+        if self.shapes.config.embed_width != self.shapes.config.dim:
+            return self.shapes.head_input
         return self.shapes.normed if self.chunked else self.shapes.product_input(1)
 
     @property
     def _of_loss(self) -> int:
         """Gradients that the chunked loss makes in the forward: of what the head reads, and of its weight."""
-        return 0 if self.precision == "fp16" else self.shapes.stream + self.head
+        return 0 if self.precision == "fp16" else self.shapes.head_input_fp32 + self.head
 
     def _backward(self) -> list[dict[str, int]]:
         shapes, config = self.shapes, self.shapes.config
