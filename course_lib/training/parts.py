@@ -21,7 +21,7 @@ class Parts:
     vocab_size: int
     dim: int
     embed_width: int
-    """Of the embedding and the head; where it is not ``dim``, a projection stands after the one and before the other."""
+    """Of the embedding and the head. Where it is not ``dim``, a projection stands after one and before the other."""
     num_layers: int
     num_heads: int
     kv_heads: int
