@@ -22,6 +22,9 @@ from .ladder_workload import Batch, Workload, real_tokens, vocab_size
 from .packed import PaddedBatch
 
 LEARNING_RATE = 1e-3
+INIT_STD = 384**-0.5
+"""One over the root of the ladder's width. At that width every rung learned more with it than with GPT-2's 0.02, and
+differed less from seed to seed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +58,7 @@ class Rung:
             positions="learned",
             norm="layernorm",
             max_length=workload.cut,
-            # Every rung learned more with it than with GPT-2's 0.02, and differed less from seed to seed.
-            init_std=workload.width**-0.5,
+            init_std=INIT_STD,
         )
 
 

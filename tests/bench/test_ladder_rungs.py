@@ -20,7 +20,7 @@ from course_lib.bench.ladder import (
     real_tokens,
     trainer,
 )
-from course_lib.bench.ladder_rungs import LEARNING_RATE
+from course_lib.bench.ladder_rungs import INIT_STD, LEARNING_RATE
 from course_lib.models import GPT
 from course_lib.swiglu import matched_hidden_features
 from course_lib.text import load_corpus, load_tokenizer, normalize_bangla, stories
@@ -231,5 +231,7 @@ def test_the_held_out_loss_is_that_of_every_rung_alike() -> None:
     read = batches(work, 1)
     losses = [held_out_loss(trainer(rung, work, read, seed=2), rung, work) for rung in RUNGS[:3]]
     assert losses == pytest.approx([losses[0]] * 3, abs=1e-5)
-    guess = math.log(4096) + 0.5  # logits that vary by 1 cost half a nat more than equal ones
+    guess = (
+        math.log(4096) + 24 * INIT_STD**2 / 2
+    )  # logits that vary cost half their variance more than equal ones
     assert losses[0] == pytest.approx(guess, abs=0.1)
