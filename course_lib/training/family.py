@@ -16,8 +16,10 @@ def model_type_of(config: Any) -> str:
     for name, family in FAMILIES.items():
         if isinstance(config, family.config_class):
             return name
-    known = " or ".join(f"{_a(family.config_class.__name__)}" for family in FAMILIES.values())
-    raise TypeError(f"model: expected {known}, got {type(config).__name__} {config!r}.")
+    *others, last = [family.config_class.__name__ for family in FAMILIES.values()]
+    raise TypeError(
+        f"model: expected a {', '.join(others)} or {last}, got {type(config).__name__} {config!r}."
+    )
 
 
 def build(config: Any, *, seed: int = 0) -> Any:
@@ -31,7 +33,3 @@ def config_from_dict(values: Mapping[str, Any]) -> Any:
     if name not in FAMILIES:
         raise ValueError(f"model: expected one of the types {', '.join(map(repr, FAMILIES))}, got {name!r}.")
     return FAMILIES[name].config_class.from_dict(values)
-
-
-def _a(noun: str) -> str:
-    return f"{'an' if noun[0] in 'AEIO' else 'a'} {noun}"

@@ -32,5 +32,5 @@ def test_a_setting_that_makes_no_sense_is_named(change, error, words):
 def test_each_function_names_the_config_it_wants():
     with pytest.raises(TypeError, match=r"config: expected a TrainConfig, got GPTConfig.*training_memory"):
         memory_budget(CONFIG)
-    with pytest.raises(TypeError, match="model: expected a GPTConfig, got int 3"):
+    with pytest.raises(TypeError, match="model: expected a GPTConfig, OPTConfig or BloomConfig, got int 3"):
         training_memory(3, length=8)
