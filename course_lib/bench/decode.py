@@ -139,10 +139,10 @@ def transformers_twin(model: OPT) -> Any:
         import transformers
     except ImportError:
         return None
-    described = transformers.OPTConfig(**model.config.to_dict(), attn_implementation="sdpa")
-    described.eos_token_id = None
+    config = {**model.config.to_dict(), "eos_token_id": None, "attn_implementation": "sdpa"}
+    peer: Any = transformers.OPTForCausalLM(transformers.OPTConfig(**config))
     weight = model.head.weight
-    peer = transformers.OPTForCausalLM(described).to(weight.device, weight.dtype).eval()
+    peer = peer.to(weight.device, weight.dtype).eval()
     peer.generation_config.eos_token_id = None
     stored = model.to_stored(model.state_dict())
     peer.load_state_dict(stored, strict=True)

@@ -302,8 +302,6 @@ def test_a_comparison_counts_its_pairs_aloud_and_keeps_every_ratio() -> None:
 def test_all_benches_write_one_file_whose_claims_decide_the_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: float, code: int
 ) -> None:
-    from course_lib.bench import attention, ladder
-
     def measured(name: str, found: float) -> Callable[..., Report]:
         def run(**kwargs: object) -> Report:
             report = Report(name, {"device": "cpu"}, [{"name": "a row"}])
@@ -312,9 +310,10 @@ def test_all_benches_write_one_file_whose_claims_decide_the_exit_code(
 
         return run
 
-    monkeypatch.setattr(attention, "run", measured("attention", 3.0))
-    monkeypatch.setattr(blocks, "run", measured("blocks", value))
-    monkeypatch.setattr(ladder, "run", measured("ladder", 5.0))
+    for name in BENCHES:
+        monkeypatch.setattr(
+            f"course_lib.bench.{name}.run", measured(name, value if name == "blocks" else 3.0)
+        )
     path = tmp_path / "figures.json"
     assert main(["all", "--json", str(path)]) == code
     content = json.loads(path.read_text(encoding="utf-8"))
