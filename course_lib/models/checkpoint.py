@@ -15,6 +15,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from .open_checkpoint import Checkpoint as Checkpoint
+from .open_checkpoint import open_checkpoint as open_checkpoint
+from .tensor_files import looks_like_pickle
+
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 DTYPES = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64}
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
@@ -156,10 +160,7 @@ def _opened(path: Path) -> Iterator[Any]:
         with safe_open(path, framework="pt") as opened:
             yield opened
     except SafetensorError as error:
-        with path.open("rb") as file:
-            start = file.read(2)
-        # Asked only now, since the size that a sound file begins with may be the same two bytes.
-        if start == b"PK" or start in {bytes((0x80, protocol)) for protocol in range(2, 6)}:
+        if looks_like_pickle(path):
             raise ValueError(
                 f"folder: expected a safetensors file, got a pickle under the name {path}. It can run any code when it "
                 "is read, so it is not: ask its author for safetensors."

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from .tensor_files import BIN, INDEX, SAFETENSORS
+
 ALWAYS = ("config.json", "generation_config.json", "*token*.json", "vocab.json", "merges.txt")
-WEIGHTS = (("*.safetensors", "*.safetensors.index.json"), ("*.bin", "*.bin.index.json"))
-"""The first kind that a model has is fetched: many have both, and one is enough."""
+WEIGHTS = {
+    SAFETENSORS: (SAFETENSORS, "model-*.safetensors", SAFETENSORS + INDEX),
+    BIN: (BIN, "pytorch_model-*.bin", BIN + INDEX),
+}
+"""The first kind that a model has is fetched: many have both, and one is enough; adapters and the like are not it."""
 
 
 def hub_folder(name: str, *, revision: str | None = None) -> Path:
     """The folder with the files of the model ``name`` ("facebook/opt-125m"), downloaded unless they are there.
 
-    What is interrupted goes on at the next call. The commit that ``revision`` (None: the main branch) stands for is
-    looked up first, so that all files are of one version: it is the folder's name. Without a network, or with
+    What is interrupted goes on at the next call. All files are of the one commit that ``revision`` (None: the main
+    branch) stands for at the start: it is the folder's name. Without a network, or with
     HF_HUB_OFFLINE=1, what was downloaded before is used. Raises FileNotFoundError that says what is not there.
     """
     try:
@@ -24,10 +29,19 @@ def hub_folder(name: str, *, revision: str | None = None) -> Path:
             f"path: got {name!r}, which is no folder here, and huggingface_hub is not installed to look for it: "
             "pip install huggingface_hub"
         ) from None
-    online = not hub.constants.HF_HUB_OFFLINE
-    if online:
+    if not hub.constants.HF_HUB_OFFLINE:
         try:
-            info = hub.HfApi().model_info(name, revision=revision)
+            there = hub.HfApi().model_info(name, revision=revision).siblings or ()
+            listed = {file.rfilename for file in there}
+            kinds = [files for kind, files in WEIGHTS.items() if {kind, kind + INDEX} & listed]
+            # By the name of the revision, not by its commit: so it is found again when the network is gone.
+            patterns = [*ALWAYS, *(kinds[0] if kinds else ())]
+            return Path(hub.snapshot_download(name, revision=revision, allow_patterns=patterns))
+        except errors.HFValidationError as error:
+            raise ValueError(
+                f"path: expected a folder or the id of a model as author/name, got {name!r}: no such folder is here, "
+                f"and no model is called so ({error})."
+            ) from None
         except errors.RepositoryNotFoundError:
             raise FileNotFoundError(
                 f"path: expected a folder or the id of a model, got {name!r}: no such folder is here, and the hub has "
@@ -38,22 +52,24 @@ def hub_folder(name: str, *, revision: str | None = None) -> Path:
                 f"revision: expected a branch, tag or commit of {name}, got {revision!r}, which the hub does not know."
             ) from None
         except (OSError, errors.HfHubHTTPError, errors.OfflineModeIsEnabled):
-            online = False  # no network, or none that answers
+            pass  # no network, or none that answers to the end: an earlier download may do
         except Exception as error:
             # The hub's HTTP library differs from version to version, and has no error that is an OSError.
             if not type(error).__module__.startswith(("httpx", "httpcore", "requests")):
                 raise
-            online = False
-        else:
-            there = {sibling.rfilename for sibling in info.siblings or ()}
-            kinds = [kind for kind in WEIGHTS if any(file.endswith(kind[0][1:]) for file in there)]
-            patterns = [*ALWAYS, *(kinds[0] if kinds else ())]
-            return Path(hub.snapshot_download(name, revision=info.sha, allow_patterns=patterns))
-    try:
-        return Path(hub.snapshot_download(name, revision=revision, local_files_only=True))
-    except (errors.LocalEntryNotFoundError, errors.HFValidationError, FileNotFoundError):
-        version = "" if revision is None else f" of revision {revision!r}"
-        raise FileNotFoundError(
-            f"path: expected a folder or a model that was downloaded before, got {name!r}{version}: no such folder is "
-            "here, the hub cannot be reached, and no earlier download was found. Connect once, or pass a folder."
-        ) from None
+    for kind, files in WEIGHTS.items():
+        try:  # by the patterns it was fetched with: without, what was left out counts as missing
+            patterns = [*ALWAYS, *files]
+            folder = Path(
+                hub.snapshot_download(name, revision=revision, allow_patterns=patterns, local_files_only=True)
+            )
+        except (errors.HFValidationError, FileNotFoundError):
+            continue
+        if (folder / kind).is_file() or (folder / (kind + INDEX)).is_file():
+            return folder
+    version = "" if revision is None else f" of revision {revision!r}"
+    raise FileNotFoundError(
+        f"path: expected a folder or a model that was downloaded before, got {name!r}{version}: no such folder is "
+        "here, the hub cannot be reached, and no earlier download was found whole. Connect and call again, or pass "
+        "folder."
+    )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from .checkpoint import DTYPES
 from .families import FAMILIES
 from .gpt import GPT, MODEL_TYPE
 from .open_checkpoint import Checkpoint, open_checkpoint
@@ -45,13 +47,17 @@ def load_model(
         family = FAMILIES[kind]
         try:
             config = family.config_class.from_dict(checkpoint.config)
-        except (TypeError, ValueError) as error:
+            if config.num_layers > len(checkpoint.names()):
+                raise ValueError(
+                    f"It has {config.num_layers} layers, the files {len(checkpoint.names())} tensors."
+                )
+            with torch.device("meta"):
+                model = family(config)
+        except (TypeError, ValueError, RuntimeError, OverflowError) as error:
             raise ValueError(
-                f"path: {checkpoint.folder / 'config.json'} describes no model. {error}"
+                f"path: {checkpoint.folder / 'config.json'} describes no model of this checkpoint. {error}"
             ) from None
-        with torch.device("meta"):
-            model = family(config)
-        parts = family.stored_parts(config)
+        parts = _parts(checkpoint, model)
         names = checkpoint.stored_names(parts)
         owners = _owners(parts, names)
         _check_tied(checkpoint, model, names)
@@ -60,6 +66,16 @@ def load_model(
         model.tie()
         _fill(checkpoint, model, owners, names)
     return model.eval()
+
+
+def _parts(checkpoint: Checkpoint, model: Any) -> list[StoredPart]:
+    """Where to find what. Of a tied pair that is stored once, some software keeps the head and not the embedding."""
+    parts = model.stored_parts(model.config)
+    own = {part.own: part for part in parts}
+    head, embed = own["head.weight"], own["embed.weight"]
+    if not model.config.tied_head or checkpoint.holds(embed, parts) or not checkpoint.holds(head, parts):
+        return parts
+    return [replace(part, stored=head.stored) if part is embed else part for part in parts]
 
 
 def _owners(parts: list[StoredPart], names: dict[str, str]) -> dict[str, list[StoredPart]]:
@@ -80,11 +96,18 @@ def _check_tied(checkpoint: Checkpoint, model: Any, names: dict[str, str]) -> No
     if head is None or embed is None:
         return
     same = checkpoint.shape(head) == checkpoint.shape(embed)
-    if not same or not torch.equal(checkpoint.tensor(head), checkpoint.tensor(embed)):
+    if not same or not _equal(checkpoint.tensor(head), checkpoint.tensor(embed)):
         raise ValueError(
             f"path: expected {head} in {checkpoint.file(head)} to be {embed}, as config.json ties the head to the "
             'embedding, got other numbers. If the head is one of its own, set "tie_word_embeddings" to false there.'
         )
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    """In the dtype of the smaller numbers, NaN being equal to NaN; without a copy of the whole."""
+    dtype = min(one.dtype, other.dtype, key=lambda kind: kind.itemsize)
+    rows = zip(one.split(1024), other.split(1024), strict=True)
+    return all(torch.allclose(a.to(dtype), b.to(dtype), rtol=0, atol=0, equal_nan=True) for a, b in rows)
 
 
 def _check_shapes(
@@ -94,10 +117,11 @@ def _check_shapes(
     for stored, parts in owners.items():
         name = names[stored]
         came = checkpoint.shape(name)
-        if not checkpoint.dtype(name).is_floating_point:
+        if checkpoint.dtype(name) not in DTYPES.values():
             kind = str(checkpoint.dtype(name)).removeprefix("torch.")
             raise ValueError(
-                f"path: expected {name} as floating-point numbers, got {kind} in {checkpoint.file(name)}."
+                f"path: expected {name} as floating-point numbers of 16 bits or more, got {kind} in "
+                f"{checkpoint.file(name)}."
             )
         try:
             found = [_taken(part, torch.empty(came, device="meta")).shape for part in parts]

@@ -35,11 +35,12 @@ class Checkpoint:
         self.files = tuple(files_of(folder))
         self._tensors = TensorFiles(self.files)
         for name, file in listed_names(folder).items():
-            if name not in self._tensors.stored:
+            held = self._tensors.stored.get(name)
+            if held is None or held.file.name != file:
                 self.close()
                 raise ValueError(
-                    f"path: expected {name} in {folder / file}, where the index has it, got a file without. Copy or "
-                    "download it again."
+                    f"path: expected {name} in {folder / file}, where the index has it, got "
+                    f"{'a file without' if held is None else f'it in {held.file.name}'}. Copy or download it again."
                 )
 
     def __enter__(self) -> Checkpoint:
@@ -88,6 +89,11 @@ class Checkpoint:
             raise KeyError(f"name: expected one of the {len(self.names())} tensors, got {name!r}.")
         return self._tensors.stored[name]
 
+    def holds(self, part: StoredPart, parts: Sequence[StoredPart]) -> bool:
+        """Whether ``part``, one of ``parts``, is there under some prefix."""
+        wanted = {other.stored for other in parts}
+        return any(_without_prefix(name, wanted) == part.stored for name in self.names())
+
     def stored_names(self, parts: Sequence[StoredPart]) -> dict[str, str]:
         """For each ``stored`` name of ``parts`` that is there, the name that the files have for it, prefix and all.
 
@@ -113,7 +119,8 @@ class Checkpoint:
         missing = [stored for stored in dict.fromkeys(part.stored for part in parts) if stored not in found]
         missing = [stored for stored in missing if stored in required]
         if missing or surplus:
-            told = [f"none for {_few(missing)}"] if missing else []
+            where = self.files[0].name if len(self.files) == 1 else f"any of {len(self.files)} shards"
+            told = [f"none for {_few(missing)} in {where}"] if missing else []
             if surplus:
                 file = self.file(surplus[0])
                 told.append(f"{_few(surplus)} in {file.name}, which this model has no place for")

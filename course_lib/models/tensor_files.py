@@ -20,8 +20,9 @@ SAFETENSORS, BIN = "model.safetensors", "pytorch_model.bin"
 INDEX = ".index.json"
 DTYPES = {
     "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
-    "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8,
-    "BOOL": torch.bool,
+    "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2, "BOOL": torch.bool,
+    "I64": torch.int64, "I32": torch.int32, "I16": torch.int16, "I8": torch.int8,
+    "U64": torch.uint64, "U32": torch.uint32, "U16": torch.uint16, "U8": torch.uint8,
 }  # fmt: skip
 
 
@@ -158,11 +159,23 @@ def _opened_safetensors(path: Path) -> Any:
         opened = safe_open(path, framework="pt")
         opened.__enter__()
     except (SafetensorError, OSError) as error:
+        if looks_like_pickle(path):
+            raise ValueError(
+                f"path: expected a safetensors file, got a pickle under the name {path}. It can run any code when it "
+                "is read, so it is not: ask its author for safetensors."
+            ) from None
         raise ValueError(
             f"path: expected a whole safetensors file, got {path} of {path.stat().st_size} bytes, which cannot be read "
             f"({error}). It was cut short or damaged, or is of another kind: copy or download it again."
         ) from None
     return opened
+
+
+def looks_like_pickle(path: Path) -> bool:
+    """Ask only of a file that is no sound one: the size that safetensors begin with may be the same two bytes."""
+    with path.open("rb") as file:
+        start = file.read(2)
+    return start == b"PK" or start in {bytes((0x80, protocol)) for protocol in range(2, 6)}
 
 
 def _opened_bin(path: Path) -> dict[str, Tensor]:
@@ -181,12 +194,16 @@ def _opened_bin(path: Path) -> dict[str, Tensor]:
             f"path: expected tensors and nothing else, got {path}, a pickle that asks for other code to be run. It was "
             "not: ask its author for safetensors."
         ) from None
-    except (RuntimeError, OSError, EOFError, ValueError) as error:
+    except (
+        Exception
+    ) as error:  # a damaged pickle fails wherever its reader happens to be: KeyError, IndexError, ...
         raise ValueError(
             f"path: expected a whole file of tensors, got {path} of {path.stat().st_size} bytes, which cannot be read "
             f"({str(error).splitlines()[0] if str(error) else type(error).__name__}). Copy or download it again."
         ) from None
-    if not isinstance(found, dict) or not all(isinstance(t, Tensor) for t in found.values()):
+    if not isinstance(found, dict) or not all(
+        isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in found.items()
+    ):
         kind = type(found).__name__
         raise ValueError(f"path: expected tensors by name, got {kind} with something else in {path}.")
     return found

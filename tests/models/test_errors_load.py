@@ -95,7 +95,7 @@ def test_a_tensor_of_another_shape_is_named_with_its_file(kind: str, name: str, 
 def test_whole_numbers_for_weights_are_refused(tmp_path: Path) -> None:
     _, tensors = saved(tmp_path)
     stored_anew(tmp_path, {**tensors, WEIGHT: tensors[WEIGHT].to(torch.int8)})
-    with pytest.raises(ValueError, match=rf"{WEIGHT} as floating-point numbers, got int8"):
+    with pytest.raises(ValueError, match=rf"{WEIGHT} as floating-point numbers of 16 bits or more, got int8"):
         load_model(tmp_path)
 
 
