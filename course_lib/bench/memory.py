@@ -81,24 +81,28 @@ class _PeakOfSamples(threading.Thread):
         return self.peak
 
 
-def _watch(pid: int) -> _PeakOfKernel | _PeakOfSamples:
+def _watch(pid: int, *, sampled: bool) -> _PeakOfKernel | _PeakOfSamples:
     """A watch on the process's peak, started."""
-    watch: _PeakOfKernel | _PeakOfSamples = _PeakOfKernel(pid)
-    try:
-        watch.start()
-    except OSError:
-        watch = _PeakOfSamples(pid)
-        watch.start()
-    return watch
+    if not sampled:
+        watch = _PeakOfKernel(pid)
+        try:
+            watch.start()
+            return watch
+        except OSError:
+            pass  # the mark cannot be set back here
+    samples = _PeakOfSamples(pid)
+    samples.start()
+    return samples
 
 
-def workspaces(work: str, settings: Iterable[dict[str, Any]]) -> list[int]:
+def workspaces(work: str, settings: Iterable[dict[str, Any]], *, maps_files: bool = False) -> list[int]:
     """The workspace in bytes of ``work`` under each of the settings, measured one after the other in one child.
 
     ``work`` names a function as ``"package.module:function"``. Called with a setting's items it prepares inputs and
     returns a function without arguments, which is what is measured; that one returns the tensors that count as
-    results. The workspace is the peak above the memory in use before it ran, less the results' bytes. Raises
-    RuntimeError with the child's error text if it fails.
+    results. The workspace is the peak above the memory in use before it ran, less the results' bytes. ``maps_files``:
+    the work maps files and lets them go again, which the kernel's mark would count; its anonymous memory is then
+    sampled. Raises RuntimeError with the child's error text if it fails.
     """
     # An allocator that maps every large block on its own gives it back at once: readings then mean what is in use.
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "65536"}
@@ -122,7 +126,7 @@ def workspaces(work: str, settings: Iterable[dict[str, Any]]) -> list[int]:
             if child.stdout.readline() != "ready\n":
                 raise RuntimeError(f"{work} could not be prepared with {setting}: {_last_words(child)}")
             before = resident_bytes(child.pid)
-            watch = _watch(child.pid)
+            watch = _watch(child.pid, sampled=maps_files)
             print("go", file=child.stdin, flush=True)
             results = child.stdout.readline()
             if not results:
