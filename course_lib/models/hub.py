@@ -23,13 +23,13 @@ def hub_folder(name: str, *, revision: str | None = None) -> Path:
     """
     try:
         import huggingface_hub as hub
-        from huggingface_hub import errors
+        from huggingface_hub import constants, errors  # no attributes of the package until imported
     except ImportError:
         raise ImportError(
             f"path: got {name!r}, which is no folder here, and huggingface_hub is not installed to look for it: "
             "pip install huggingface_hub"
         ) from None
-    if not hub.constants.HF_HUB_OFFLINE:
+    if not constants.HF_HUB_OFFLINE:
         try:
             there = hub.HfApi().model_info(name, revision=revision).siblings or ()
             listed = {file.rfilename for file in there}
@@ -71,5 +71,5 @@ def hub_folder(name: str, *, revision: str | None = None) -> Path:
     raise FileNotFoundError(
         f"path: expected a folder or a model that was downloaded before, got {name!r}{version}: no such folder is "
         "here, the hub cannot be reached, and no earlier download was found whole. Connect and call again, or pass "
-        "folder."
+        "a folder."
     )
