@@ -64,7 +64,8 @@ def write_shards(folder: Path, config: OPTConfig, files: str, dtype: torch.dtype
     if not config.tied_head:
         state["head.weight"] = model.head.weight
     generator = torch.Generator().manual_seed(0)
-    name, weight_map = FILES[files], {}
+    name = FILES[files]
+    weight_map: dict[str, str] = {}
     stem, suffix = name.rsplit(".", 1)
     for number, shapes in enumerate(_shards(model.to_stored(state), dtype.itemsize, shard_bytes), start=1):
         shard = {
