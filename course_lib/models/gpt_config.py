@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any
 
@@ -55,7 +55,7 @@ class GPTConfig:
     norm_eps: float = 1e-5
     init_std: float = 0.02
     """The standard deviation of weights before training."""
-    end_token_ids: tuple[int, ...] = ()
+    end_token_ids: Sequence[int] = ()
     """The tokens that end a text, where ``generate`` stops unless told otherwise."""
     pad_token_id: int | None = None
     """What ``generate`` fills a row with that has ended before the others."""
