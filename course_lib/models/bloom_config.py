@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 # One check and one wording for sizes, here and in lesson 04.
 from course_lib.gqa.sizes import checked_sizes
+
+from .config_checks import check_flags, check_positive, check_special_tokens, end_tokens
 
 PUBLISHED = {
     "560m": (24, 1024, 16),
@@ -65,24 +66,11 @@ class BloomConfig:
             object.__setattr__(self, name, checked_sizes(**{name: getattr(self, name)})[0])
         if self.dim % self.num_heads:
             raise ValueError(f"dim: expected a multiple of num_heads = {self.num_heads}, got {self.dim}.")
-        for name in ("residual_after_norm", "tied_head"):
-            if not isinstance(getattr(self, name), bool):
-                raise TypeError(f"{name}: expected True or False, got {getattr(self, name)!r}.")
+        check_flags(self, "residual_after_norm", "tied_head")
         if self.checkpointing not in ("none", "layers"):
             raise ValueError(f"checkpointing: expected one of 'none', 'layers', got {self.checkpointing!r}.")
-        for name in ("norm_eps", "init_std"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)):
-                raise TypeError(f"{name}: expected a number, got {type(value).__name__} {value!r}.")
-            if not 0 < value < math.inf:
-                raise ValueError(f"{name}: expected a number above 0, got {value}.")
-        if isinstance(self.eos_token_id, list):
-            object.__setattr__(self, "eos_token_id", tuple(self.eos_token_id))
-        ids = {"pad_token_id": (self.pad_token_id,), "bos_token_id": (self.bos_token_id,)}
-        for name, tokens in (*ids.items(), ("eos_token_id", self.end_token_ids)):
-            for token in tokens:
-                if token is not None and (isinstance(token, bool) or not isinstance(token, int)):
-                    raise TypeError(f"{name}: expected a token id, got {type(token).__name__} {token!r}.")
+        check_positive(self, "norm_eps", "init_std")
+        check_special_tokens(self)
 
     @property
     def kv_heads(self) -> int:
@@ -120,10 +108,7 @@ class BloomConfig:
     @property
     def end_token_ids(self) -> tuple[int, ...]:
         """The tokens that end a text."""
-        ids = self.eos_token_id
-        if ids is None:
-            return ()
-        return tuple(ids) if isinstance(ids, (list, tuple)) else (ids,)  # type: ignore[return-value]
+        return end_tokens(self.eos_token_id)
 
     @classmethod
     def of_size(cls, name: str) -> BloomConfig:

@@ -158,7 +158,7 @@ class CausalLM(nn.Module):
         """What the layers need: (mask or None, positions, bias, a cache or None for each layer)."""
         check_tokens(tokens, self.config.vocab_size)
         caches = [None] * len(self.layers) if cache is None else checked_caches(cache, len(self.layers))
-        attention_mask = _checked_mask(attention_mask, tokens)
+        attention_mask = checked_mask(attention_mask, tokens, " With a cache it marks the new tokens alone.")
         positions = self._checked_positions(tokens, positions, attention_mask, bias, caches[0])
         if bias is None:
             bias = self.attention_bias if cache is None else self.alibi
@@ -244,14 +244,17 @@ class CausalLM(nn.Module):
         return ("head.weight",) if self.config.tied_head else ()
 
 
-def _checked_mask(attention_mask: Any, tokens: Tensor) -> Tensor | None:
-    """The mask as bool [batch, length], or None where no token is padding: there is then nothing to hide."""
+def checked_mask(attention_mask: Any, tokens: Tensor, hint: str = "") -> Tensor | None:
+    """The mask as bool [batch, length], or None where no token is padding: there is then nothing to hide.
+
+    Raises TypeError or ValueError, with ``hint`` at its end, for a mask of other tokens.
+    """
     if attention_mask is None:
         return None
     real = KeyPadding(attention_mask).real.to(tokens.device)
     if real.shape != tokens.shape:
         raise ValueError(
-            f"attention_mask: expected [batch, length] = {list(tokens.shape)} as tokens, got shape {list(real.shape)}. "
-            "With a cache it marks the new tokens alone."
+            f"attention_mask: expected [batch, length] = {list(tokens.shape)} as tokens, got shape {list(real.shape)}."
+            f"{hint}"
         )
     return None if bool(real.all()) else real

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from .open_checkpoint import Checkpoint as Checkpoint
 from .open_checkpoint import open_checkpoint as open_checkpoint
-from .tensor_files import looks_like_pickle
+from .tensor_files import few, looks_like_pickle
 
 WEIGHTS, CONFIG, CARD = "model.safetensors", "config.json", "README.md"
 DTYPES = {"F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64}
@@ -189,16 +189,12 @@ def _check_header(path: Path, header: Mapping[str, str]) -> None:
 def _check_names(path: Path, stored: set[str], wanted: set[str]) -> None:
     missing, surplus = sorted(wanted - stored), sorted(stored - wanted)
     if missing or surplus:
-        found = [f"none for {_few(missing)}"] if missing else []
-        found += [f"unexpected {_few(surplus)}"] if surplus else []
+        found = [f"none for {few(missing)}"] if missing else []
+        found += [f"unexpected {few(surplus)}"] if surplus else []
         raise ValueError(
             f"folder: expected the {len(wanted)} tensors of the model that {CONFIG} describes, got "
             f"{' and '.join(found)} in {path}."
         )
-
-
-def _few(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _write_text(path: Path, text: str) -> None:

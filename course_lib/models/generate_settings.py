@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from course_lib.attention import KeyPadding
 from course_lib.attention.bias import as_whole_number
 
 # One check and one wording for tokens, here and in the models.
 from course_lib.tiny_gpt.model import check_tokens
 
+from .causal_lm import checked_mask
 from .sampling import check_sampling, row_seeds
 
 
@@ -59,7 +59,7 @@ def checked_settings(
     """The arguments of ``generate`` for a model of this ``config``. Raises TypeError or ValueError that names the one
     which does not fit."""
     check_tokens(tokens, config.vocab_size)
-    real = _checked_mask(attention_mask, tokens)
+    real = checked_mask(attention_mask, tokens)
     batch, length = tokens.shape
     lengths = (length,) * batch if real is None else tuple(real.sum(1).tolist())
     _check_prompts(lengths, length)
@@ -98,17 +98,6 @@ def checked_settings(
 def position_limit(config: Any) -> int | None:
     """How many positions a model of this ``config`` can tell apart; None where they are computed, not looked up."""
     return config.max_length if getattr(config, "positions", "learned") == "learned" else None
-
-
-def _checked_mask(attention_mask: Any, tokens: Tensor) -> Tensor | None:
-    if attention_mask is None:
-        return None
-    real = KeyPadding(attention_mask).real.to(tokens.device)
-    if real.shape != tokens.shape:
-        raise ValueError(
-            f"attention_mask: expected [batch, length] = {list(tokens.shape)} as tokens, got shape {list(real.shape)}."
-        )
-    return None if bool(real.all()) else real
 
 
 def _check_prompts(lengths: Sequence[int], length: int) -> None:

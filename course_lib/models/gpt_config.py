@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any
@@ -11,6 +10,8 @@ from typing import Any
 from course_lib.gqa.sizes import check_groups, checked_sizes
 from course_lib.swiglu import matched_hidden_features
 from course_lib.tiny_gpt.positions import BASE
+
+from .config_checks import check_flags, check_positive
 
 CHOICES = {
     "positions": ("alibi", "rotary", "learned", "none"),
@@ -72,17 +73,14 @@ class GPTConfig:
                 raise ValueError(
                     f"{name}: expected one of {', '.join(map(repr, known))}, got {getattr(self, name)!r}."
                 )
-        for name in ("tied_head", "bias", "recompute"):
-            if not isinstance(getattr(self, name), bool):
-                raise TypeError(f"{name}: expected True or False, got {getattr(self, name)!r}.")
+        check_flags(self, "tied_head", "bias", "recompute")
         if not isinstance(self.end_token_ids, (list, tuple)):
             raise TypeError(f"end_token_ids: expected a tuple of token ids, got {self.end_token_ids!r}.")
         ids = tuple(self._checked_id("end_token_ids", token) for token in self.end_token_ids)
         object.__setattr__(self, "end_token_ids", ids)  # JSON gives a list back
         if self.pad_token_id is not None:
             object.__setattr__(self, "pad_token_id", self._checked_id("pad_token_id", self.pad_token_id))
-        for name in ("rope_theta", "norm_eps", "init_std"):
-            self._check_number(name, getattr(self, name))
+        check_positive(self, "rope_theta", "norm_eps", "init_std")
         if self.head_dim is None and self.dim % self.num_heads:
             raise ValueError(
                 f"dim: expected a multiple of num_heads = {self.num_heads}, got {self.dim}. Pass head_dim=... for "
@@ -106,13 +104,6 @@ class GPTConfig:
                 f"{token}."
             )
         return token
-
-    @staticmethod
-    def _check_number(name: str, value: Any) -> None:
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise TypeError(f"{name}: expected a number, got {type(value).__name__} {value!r}.")
-        if not 0 < value < math.inf:
-            raise ValueError(f"{name}: expected a number above 0, got {value}.")
 
     @property
     def kv_heads(self) -> int:

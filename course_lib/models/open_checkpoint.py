@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .hub import hub_folder
 from .stored_part import StoredPart
-from .tensor_files import Stored, TensorFiles, files_of, listed_names
+from .tensor_files import Stored, TensorFiles, few, files_of
 
 PREFIXES = ("module.", "model.", "transformer.", "decoder.")
 """What may stand before a tensor's name. OPT alone comes with "model.decoder.", with "decoder." and with none."""
@@ -32,9 +32,10 @@ class Checkpoint:
         self.folder = folder
         self.config = _config(folder)
         self.model_type: str | None = self.config.get("model_type")
-        self.files = tuple(files_of(folder))
+        files, listed = files_of(folder)
+        self.files = tuple(files)
         self._tensors = TensorFiles(self.files)
-        for name, file in listed_names(folder).items():
+        for name, file in listed.items():
             held = self._tensors.stored.get(name)
             if held is None or held.file.name != file:
                 self.close()
@@ -120,10 +121,10 @@ class Checkpoint:
         missing = [stored for stored in missing if stored in required]
         if missing or surplus:
             where = self.files[0].name if len(self.files) == 1 else f"any of {len(self.files)} shards"
-            told = [f"none for {_few(missing)} in {where}"] if missing else []
+            told = [f"none for {few(missing)} in {where}"] if missing else []
             if surplus:
                 file = self.file(surplus[0])
-                told.append(f"{_few(surplus)} in {file.name}, which this model has no place for")
+                told.append(f"{few(surplus)} in {file.name}, which this model has no place for")
             raise ValueError(
                 f"path: expected the tensors of the {self.model_type} that config.json describes, got "
                 f"{' and '.join(told)}, in {self.folder}. Do weights and config.json belong together?"
@@ -185,7 +186,3 @@ def _without_prefix(name: str, wanted: set[str]) -> str | None:
             return None
         name = name.removeprefix(prefix)
     return name
-
-
-def _few(names: list[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from course_lib.gqa.sizes import checked_sizes
 
 from .activations import ACTIVATIONS
+from .config_checks import check_flags, check_positive, check_special_tokens, end_tokens
 
 PUBLISHED = {
     "125m": (12, 768, 12),
@@ -86,9 +86,7 @@ class OPTConfig:
             object.__setattr__(self, name, checked_sizes(**{name: getattr(self, name)})[0])
         if self.dim % self.num_heads:
             raise ValueError(f"dim: expected a multiple of num_heads = {self.num_heads}, got {self.dim}.")
-        for name in ("norm_first", "bias", "norm_affine", "tied_head"):
-            if not isinstance(getattr(self, name), bool):
-                raise TypeError(f"{name}: expected True or False, got {getattr(self, name)!r}.")
+        check_flags(self, "norm_first", "bias", "norm_affine", "tied_head")
         if self.final_norm not in (None, True, False):
             raise TypeError(f"final_norm: expected True, False or None, got {self.final_norm!r}.")
         if self.final_norm and not self.norm_first:
@@ -100,20 +98,8 @@ class OPTConfig:
                 raise ValueError(
                     f"{name}: expected one of {', '.join(map(repr, known))}, got {getattr(self, name)!r}."
                 )
-        if isinstance(self.init_std, bool) or not isinstance(self.init_std, (int, float)):
-            raise TypeError(f"init_std: expected a number, got {self.init_std!r}.")
-        if not 0 < self.init_std < math.inf:
-            raise ValueError(f"init_std: expected a number above 0, got {self.init_std}.")
-        if isinstance(self.eos_token_id, list):
-            object.__setattr__(self, "eos_token_id", tuple(self.eos_token_id))
-        for name, ids in (
-            ("eos", self.end_token_ids),
-            ("bos", self.bos_token_id),
-            ("pad", self.pad_token_id),
-        ):
-            for i in ids if isinstance(ids, tuple) else (ids,):
-                if i is not None and (isinstance(i, bool) or not isinstance(i, int)):
-                    raise TypeError(f"{name}_token_id: expected a token id, got {type(i).__name__} {i!r}.")
+        check_positive(self, "init_std")
+        check_special_tokens(self)
 
     @property
     def kv_heads(self) -> int:
@@ -150,10 +136,7 @@ class OPTConfig:
     @property
     def end_token_ids(self) -> tuple[int, ...]:
         """The tokens that end a text."""
-        ids = self.eos_token_id
-        if ids is None:
-            return ()
-        return tuple(ids) if isinstance(ids, (list, tuple)) else (ids,)  # type: ignore[return-value]
+        return end_tokens(self.eos_token_id)
 
     @classmethod
     def of_size(cls, name: str) -> OPTConfig:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,14 +41,15 @@ class Stored(NamedTuple):
         return count
 
 
-def files_of(folder: Path) -> list[Path]:
-    """The files that hold the tensors: one, or the shards that an index lists; safetensors where there are both.
+def files_of(folder: Path) -> tuple[list[Path], dict[str, str]]:
+    """The files that hold the tensors: one, or the shards that an index lists; safetensors where there are both. And
+    by tensor, the shard that the index names for it: none where one file holds all.
 
     Raises FileNotFoundError for a folder without any, and for a shard that is missing; ValueError for a broken index.
     """
     for name in (SAFETENSORS, BIN):
         if (folder / name).is_file():
-            return [folder / name]
+            return [folder / name], {}
         if (folder / (name + INDEX)).is_file():
             return _shards(folder / (name + INDEX))
     there = sorted(path.name for path in folder.iterdir() if path.suffix in {".safetensors", ".bin", ".pt"})
@@ -58,7 +59,7 @@ def files_of(folder: Path) -> list[Path]:
     )
 
 
-def _shards(index: Path) -> list[Path]:
+def _shards(index: Path) -> tuple[list[Path], dict[str, str]]:
     try:
         listed = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
         names = sorted(set(listed.values()))
@@ -82,18 +83,12 @@ def _shards(index: Path) -> list[Path]:
                 f"{index.parent}, got no such file. Copy or download it again."
             )
         shards.append(shard)
-    return shards
+    return shards, listed
 
 
-def listed_names(folder: Path) -> dict[str, str]:
-    """By tensor, the shard that an index names for it; empty where one file holds all."""
-    for name in (SAFETENSORS, BIN):
-        if (folder / name).is_file():
-            return {}
-        index = folder / (name + INDEX)
-        if index.is_file():
-            return dict(json.loads(index.read_text(encoding="utf-8"))["weight_map"])
-    return {}
+def few(names: list[str]) -> str:
+    """The first of ``names``, and how many more there are."""
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 class TensorFiles:
@@ -102,7 +97,6 @@ class TensorFiles:
     def __init__(self, files: Iterable[Path]) -> None:
         self._open: tuple[Path, Any] | None = None
         self.stored: dict[str, Stored] = {}
-        self.headers: dict[Path, Mapping[str, str]] = {}
         try:
             for file in files:
                 self._list(file)
@@ -115,7 +109,6 @@ class TensorFiles:
         if isinstance(opened, dict):
             found = {name: Stored(path, tuple(t.shape), t.dtype) for name, t in opened.items()}
         else:
-            self.headers[path] = opened.metadata() or {}
             found = {}
             for name in opened.keys():  # noqa: SIM118 (no mapping, keys() only)
                 part = opened.get_slice(name)
