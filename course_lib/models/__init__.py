@@ -2,6 +2,7 @@
 
 from .bloom import Bloom
 from .bloom_config import BloomConfig
+from .embedded import LEAN_OPT, lean_opt_folder
 from .generate import generate
 from .generate_rows import NewToken, SpeedMeter
 from .gpt import GPT
@@ -13,6 +14,7 @@ from .sampling import next_token_probabilities
 
 __all__ = [
     "GPT",
+    "LEAN_OPT",
     "OPT",
     "Bloom",
     "BloomConfig",
@@ -21,6 +23,7 @@ __all__ = [
     "OPTConfig",
     "SpeedMeter",
     "generate",
+    "lean_opt_folder",
     "load_model",
     "next_token_probabilities",
 ]

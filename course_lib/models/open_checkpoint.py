@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .embedded import LEAN_OPT, lean_opt_folder
 from .hub import hub_folder
 from .stored_part import StoredPart
 from .tensor_files import Stored, TensorFiles, few, files_of
@@ -142,7 +143,7 @@ def open_checkpoint(path: str | Path, *, revision: str | None = None) -> Checkpo
 
 
 def checkpoint_folder(path: str | Path, *, revision: str | None = None) -> Path:
-    """The folder that ``path`` is, or where a hub's model of this id lies after its download."""
+    """The folder that ``path`` is, or where a hub's model of this id lies after its download; "lean-opt-5m" is here."""
     if not isinstance(path, (str, Path)):
         raise TypeError(f"path: expected a folder or the id of a model, got {type(path).__name__} {path!r}.")
     folder = Path(path).expanduser()
@@ -156,6 +157,8 @@ def checkpoint_folder(path: str | Path, *, revision: str | None = None) -> Path:
         raise ValueError(
             f"path: expected the folder of a model, got the file {folder}. Pass the folder it lies in."
         )
+    if path == LEAN_OPT and revision is None:
+        return lean_opt_folder()
     if isinstance(path, str) and re.fullmatch(r"[\w][\w.-]*(/[\w][\w.-]*)?", path):
         return hub_folder(path, revision=revision)
     raise FileNotFoundError(
