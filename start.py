@@ -321,7 +321,10 @@ def main(arguments: list[str]) -> int:
     if interactive and not WINDOWS and os.geteuid() == 0:
         rest = ["--allow-root", *rest]  # a container's only user is often root, and Jupyter would refuse it
     argv = [str(venv_python(VENV)), *COMMANDS[options.command][1], *rest]
-    return run(argv, course_environment(), interactive=interactive)
+    env = course_environment()
+    if options.command == "model":
+        env.setdefault("OMP_NUM_THREADS", "1")  # sums are added in an order that depends on the threads
+    return run(argv, env, interactive=interactive)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,9 @@ from course_lib.text.tokenizer import END_OF_TEXT, PAD
 
 from .config import COURSE, files_of
 from .course_text import CourseText
+from .evaluate import HELD_OUT_TOKENS, mean_loss, rows_of
 from .precision import NAMES
+from .row_loss import RowLoss
 from .set_up import Run, name_of
 
 TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
@@ -34,7 +36,9 @@ def write_model_folder(folder: Path, model: Any, run: Run) -> Path:
     large for what they are to be stored as.
     """
     stored = as_stored(model, run.config.stored_as)
-    stored.save(folder, trained=training_text(run), license=run.config.license, languages=languages_of(run))
+    stored.save(
+        folder, trained=training_text(model, run), license=run.config.license, languages=languages_of(run)
+    )
     try:
         if getattr(model.config, "bos_token_id", None) is None:
             run.tokenizer.save(folder / TOKENIZER)
@@ -141,7 +145,7 @@ def publish(source: Path, target: Path) -> None:
             raise
 
 
-def training_text(run: Run) -> str:
+def training_text(model: Any, run: Run) -> str:
     """The card's section on training, as Markdown."""
     config = run.config
     lines = [
@@ -168,12 +172,39 @@ def training_text(run: Run) -> str:
         lines.append(
             f"| held-out loss | {before:.3f} nats a token after {first} steps, {after:.3f} after {last} |"
         )
+        lines += [
+            f"| held out, {what} | {loss:.3f} nats a token |" for what, loss in course_losses(model, run)
+        ]
     lines += [
         "",
         "Its tokenizer is `tokenizer.json` in this folder. In training a text began and ended with the token "
         f"{run.tokenizer.end_of_text}: begin a prompt with it.",
     ]
     return "\n".join(lines)
+
+
+def course_losses(model: Any, run: Run) -> list[tuple[str, float]]:
+    """The held-out loss of the course's stories and of its corpus apart, where both were read: endless stories by one
+    grammar are soon learned, a small corpus of many kinds is not, and their mean hides it."""
+    if not isinstance(run.config.data, CourseText):
+        return []
+    stories = [document for document in run.split.held_out if document.id.startswith("story-")]
+    others = [document for document in run.split.held_out if not document.id.startswith("story-")]
+    if not stories or not others:
+        return []
+    row_loss = RowLoss(model)
+    found = []
+    for what, documents in (("stories", stories), ("corpus", others)):
+        rows = rows_of(
+            documents,
+            batch_tokens=run.config.batch_tokens,
+            context=run.config.context_length,
+            tokenizer=run.tokenizer,
+            vocab_size=model.config.vocab_size,
+            most_tokens=HELD_OUT_TOKENS,
+        )
+        found.append((f"{what} ({len(documents):,} documents)", mean_loss(row_loss, rows, run.precision)))
+    return found
 
 
 def data_text(run: Run) -> str:

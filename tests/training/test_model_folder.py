@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 import torch
 
 from course_lib.models import GPT
-from course_lib.training import TrainConfig, train
+from course_lib.training import CourseText, TrainConfig, evaluate, train
+from course_lib.training.held_out import split_documents
 from course_lib.training.model_folder import as_stored, publish
 
 from .runs import MODEL, small
@@ -51,6 +53,31 @@ def test_the_card_has_licence_seed_and_schedule(tmp_path):
     card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
     assert 'license: "cc0-1.0"' in card and "| seed | 7 |" in card
     assert "learning rate 0.001 after 1 steps, 0.0001 at the end" in card
+
+
+def losses_on_card(folder: Path) -> dict[str, float]:
+    """Of the rows "| held out, stories (3 documents) | 1.234 nats a token |"."""
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    return {
+        what: float(loss) for what, loss in re.findall(r"\| held out, (\w+) \(.*?\) \| ([\d.]+) nats", card)
+    }
+
+
+def test_the_card_tells_the_loss_of_the_stories_and_of_the_corpus_apart(tmp_path):
+    data = CourseText(stories=60)
+    result = train(small(output=tmp_path, data=data, steps=1), progress=False)
+    held = split_documents(data, 0.1).held_out
+    stories = [document for document in held if document.id.startswith("story-")]
+    corpus = [document for document in held if document not in stories]
+    on_card = losses_on_card(tmp_path / "model")
+    assert on_card["stories"] == pytest.approx(evaluate(result.model, stories), abs=2e-3)
+    assert on_card["corpus"] == pytest.approx(evaluate(result.model, corpus), abs=2e-3)
+    assert on_card["stories"] != on_card["corpus"]
+
+
+def test_a_card_for_text_of_ones_own_has_one_held_out_loss(tmp_path):
+    train(small(output=tmp_path, steps=1), progress=False)
+    assert losses_on_card(tmp_path / "model") == {}
 
 
 def test_a_copy_goes_where_it_is_asked_for(tmp_path):
