@@ -1,0 +1,1 @@
+"""Models larger than memory (lessons 10 to 12)."""
