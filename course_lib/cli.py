@@ -16,8 +16,8 @@ COMMANDS = {
     "solve": ("course_lib.classroom.notebooks.solve", "write a notebook with its exercises filled in"),
     "bench": ("course_lib.bench.__main__", "measure the course's claims on this machine"),
     "train": ("course_lib.training.__main__", "train the course's GPT from a shell"),
-    "generate": ("course_lib.models.command_generate", "continue a prompt with a model"),
-    "chat": ("course_lib.models.command_chat", "write a text in turns with a model"),
+    "generate": ("course_lib.classroom.commands.generate", "continue a prompt with a model"),
+    "chat": ("course_lib.classroom.commands.chat", "write a text in turns with a model"),
     "plan": ("course_lib.offload.plan_command", "plan where a model's tensors go"),
 }
 

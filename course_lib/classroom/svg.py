@@ -152,10 +152,18 @@ def grid(
 
 
 def bars(
-    items: Sequence[tuple[str, Number, str]], *, title: str, width: int = 560, colours: Sequence[str] = ()
+    items: Sequence[tuple[str, Number, str]],
+    *,
+    title: str,
+    width: int = 560,
+    colours: Sequence[str] = (),
+    margin: int = 12,
 ) -> str:
-    """Horizontal bars, each (label, value >= 0, what to write at its end), labelled directly."""
-    left = 12 + max((_width(label) for label, _, _ in items), default=0)
+    """Horizontal bars, each (label, value >= 0, what to write at its end), labelled directly.
+
+    ``margin``: px beside the labels. Words of wide Bangla letters need more than is reckoned for them.
+    """
+    left = margin + max((_width(label) for label, _, _ in items), default=0)
     room = max(width - left - 12 - max((_width(end) for _, _, end in items), default=0), 40)
     largest = max((value for _, value, _ in items), default=0) or 1
     shapes: list[str] = []

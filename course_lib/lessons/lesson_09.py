@@ -216,7 +216,7 @@ check_step_seconds = LESSON.exercise(
     solution=step_seconds,
     cases=[
         Case((10**10, 0, 10**10, 1, 2 * 10**10, 10**12), label="weights", expected=0.5),
-        Case((10**10, 10**9, 10**10, 1, 2 * 10**10, 10**12), label="cache", expected=0.55),
+        Case((10**9, 2 * 10**9, 10**9, 1, 2 * 10**10, 10**12), label="cache", expected=0.15),
         Case((10**10, 10**9, 10**10, 8, 2 * 10**10, 10**12), label="batch", expected=0.9),
         Case((10**10, 25 * 10**7, 10**10, 64, 2 * 10**10, 25 * 10**10), label="computing", expected=2.56),
         Case((350 * 10**9, 97 * 10**8, 350 * 10**9, 16, 2 * 10**12, 312 * 10**12), label="opt_175b"),

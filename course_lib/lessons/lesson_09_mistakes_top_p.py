@@ -219,7 +219,7 @@ def all_rows_at_once(attempt: Attempt) -> bool:
     if attempt.args[0].dim() == 1:
         return False
     if attempt.error is not None:
-        return isinstance(attempt.error, RuntimeError | IndexError | ValueError)
+        return isinstance(attempt.error, RuntimeError | IndexError | ValueError | TypeError)
     return attempt.got.dim() < attempt.args[0].dim()
 
 

@@ -192,7 +192,7 @@ def kept_figure(probabilities: Tensor, labels: Sequence[str], p: float, *, most:
         f"{label} {value:.1%}" for label, value, _ in shown[: min(kept, 4)]
     )
     colours = [svg.BLUE if i < kept else svg.FAINT for i in range(len(shown))]
-    drawn = svg.bars(shown, title=title, colours=colours)
+    drawn = svg.bars(shown, title=title, colours=colours, margin=30)
     caption = _say("pictures.kept", kept=kept, vocab=f"{len(ids):,}", p=f"{p:g}")
     return svg.Picture(svg.card(drawn, caption=caption), title)
 
@@ -224,7 +224,7 @@ def render_next_token(prompt: str, temperature: float, top_p: float) -> str:
             (label_of(tokenizer, token), before, f"{before:.1%} → {after:.1%}" if after else f"{before:.1%}")
         )
         colours.append(svg.BLUE if after else svg.FAINT)
-    drawn = svg.bars(shown, title=f"{kept} tokens are kept after {prompt}", colours=colours)
+    drawn = svg.bars(shown, title=f"{kept} tokens are kept after {prompt}", colours=colours, margin=30)
     caption = _say(
         "pictures.next",
         prompt=prompt,

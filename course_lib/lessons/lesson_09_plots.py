@@ -52,14 +52,14 @@ def roofline_figure(
             ("arithmetic", computing, figures.GREEN),
         ):
             axes.plot(batches, speed(seconds), color=colour, linestyle="--")
-            point = batches[len(batches) // 2 if name == "memory" else 0]
+            point = -1 if name == "memory" else 0
             axes.annotate(
                 f"limit of {name}",
-                (point, speed(seconds)[batches.index(point)]),
-                xytext=(-6, 6) if name == "memory" else (2, 5),
+                (batches[point], speed(seconds)[point]),
+                xytext=(-14, 0) if point else (2, 5),
                 textcoords="offset points",
-                ha="right" if name == "memory" else "left",
-                va="bottom",
+                ha="right" if point else "left",
+                va="center" if point else "bottom",
                 color=colour,
                 fontweight="bold",
             )

@@ -70,7 +70,7 @@ def checked_settings(
     seeds = row_seeds(seed, batch) if do_sample or seed is not None else []
     stop_ids, stop_strings = _checked_stop(stop, config)
     if tokenizer is not None:
-        _check_tokenizer(tokenizer, config.vocab_size)
+        check_tokenizer(tokenizer, config.vocab_size)
     elif stop_strings:
         raise ValueError(
             f"tokenizer: expected one to find the stop string {stop_strings[0]!r} in what is written, got None. Pass "
@@ -186,7 +186,8 @@ def _checked_stop(stop: Any, config: Any) -> tuple[list[int], tuple[str, ...]]:
     return ids, tuple(strings)
 
 
-def _check_tokenizer(tokenizer: Any, vocab_size: int) -> None:
+def check_tokenizer(tokenizer: Any, vocab_size: int) -> None:
+    """Raises TypeError or ValueError for what is no tokenizer of a model with ``vocab_size`` tokens."""
     if not callable(getattr(tokenizer, "decode", None)) and not hasattr(tokenizer, "token_bytes"):
         raise TypeError(
             f"tokenizer: expected an object with token_bytes(id) or decode(ids), got {type(tokenizer).__name__}."

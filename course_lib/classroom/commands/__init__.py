@@ -1,0 +1,1 @@
+"""The commands that write with a model: `python -m course_lib generate` and `chat`."""

@@ -1,0 +1,126 @@
+"""A model and its tokenizer, opened so that all that can be known without the weights is found out before them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from course_lib.models import load_model
+from course_lib.models.families import FAMILIES
+from course_lib.models.generate_settings import check_tokenizer
+from course_lib.models.gpt import MODEL_TYPE as GPT_TYPE
+from course_lib.models.open_checkpoint import Checkpoint, checkpoint_folder, open_checkpoint
+from course_lib.models.tokenizer_files import CourseTokenizer, load_tokenizer_of
+from course_lib.text import looks_like_bijoy
+
+from .flags import DTYPES
+from .licence import say_licence
+from .streams import note
+
+LARGE = 200_000_000
+"""Bytes of weights above which loading them is announced."""
+TUNED = re.compile(r"opt-iml|bloomz")
+"""Published models that have learned to follow instructions."""
+
+
+@dataclass
+class Opened:
+    """What is known of a model before its weights are: its folder, the ``config`` of its family, its tokenizer."""
+
+    name: str
+    folder: Path
+    config: Any
+    tokenizer: Any
+    stored_dtype: torch.dtype
+    nbytes: int
+    raw_config: dict[str, Any]
+
+    def load(self, flags: argparse.Namespace) -> Any:
+        """Say whose model this is and what one may do with it, and load it.
+
+        float16 becomes float32 on a CPU, tensor by tensor: processors multiply it slowly, and many not at all.
+        """
+        shown = self.folder.name if Path(self.name).is_dir() else self.name
+        note("tuned" if TUNED.search(shown.lower()) else "base", model=shown)
+        say_licence(
+            self.name, self.folder, self.raw_config, course=isinstance(self.tokenizer, CourseTokenizer)
+        )
+        if self.nbytes > LARGE:
+            note("loading", size=f"{self.nbytes / 1e9:.1f}")
+        dtypes = dict(zip(DTYPES, (torch.float32, torch.bfloat16, torch.float16), strict=True))
+        dtype = dtypes.get(flags.dtype)
+        on_cpu = torch.device(flags.device).type == "cpu"
+        if dtype is None and on_cpu and self.stored_dtype == torch.float16:
+            dtype = torch.float32
+        return load_model(self.folder, device=flags.device, dtype=dtype)
+
+
+def open_model(flags: argparse.Namespace) -> Opened:
+    """Everything but the weights of the model that the flags name. Raises ValueError or OSError for what does not fit."""
+    _check_device(flags.device)
+    folder = checkpoint_folder(flags.model, revision=flags.revision)
+    with open_checkpoint(folder) as checkpoint:
+        config = _family_config(checkpoint)
+        sizes = Counter[torch.dtype]()
+        for name in checkpoint.names():
+            sizes[checkpoint.dtype(name)] += torch.Size(checkpoint.shape(name)).numel()
+        opened = Opened(
+            name=str(flags.model),
+            folder=folder,
+            config=config,
+            tokenizer=load_tokenizer_of(folder),
+            stored_dtype=max(sizes, key=lambda dtype: sizes[dtype], default=torch.float32),
+            nbytes=checkpoint.nbytes,
+            raw_config=checkpoint.config,
+        )
+    check_tokenizer(opened.tokenizer, config.vocab_size)
+    if flags.top_k is not None and flags.top_k > config.vocab_size:
+        raise ValueError(
+            f"--top-k: expected at most {config.vocab_size:,}, the tokens of this model, got {flags.top_k:,}."
+        )
+    return opened
+
+
+def stop_of(flags: argparse.Namespace, opened: Opened) -> list[int | str]:
+    """The texts of --stop, and the model's own end tokens."""
+    return [*flags.stop, *(opened.config.end_token_ids or opened.tokenizer.end)]
+
+
+def warn_of_bijoy(text: str) -> None:
+    """Bangla for a Bijoy font is letters that no model knows, and looks like no error."""
+    if looks_like_bijoy(text):
+        note("bijoy")
+
+
+def _family_config(checkpoint: Checkpoint) -> Any:
+    family = FAMILIES.get(checkpoint.model_type) if isinstance(checkpoint.model_type, str) else None
+    if family is None:
+        raise ValueError(
+            f"path: expected a model of one of the types {', '.join(map(repr, FAMILIES))}, got "
+            f"{checkpoint.model_type!r} in {checkpoint.folder / 'config.json'}."
+        )
+    values = dict(checkpoint.config)
+    if checkpoint.model_type == GPT_TYPE:  # its config has no place for it
+        values.pop("model_type")
+    try:
+        return family.config_class.from_dict(values)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"path: {checkpoint.folder / 'config.json'} describes no model of this checkpoint. {error}"
+        ) from None
+
+
+def _check_device(name: str) -> None:
+    try:
+        torch.zeros(1, device=name).item()
+    except (RuntimeError, AssertionError, ImportError) as error:
+        reason = re.split(r"\.?\s*\n|\. ", str(error).strip())[0]
+        raise ValueError(
+            f"--device: expected one that computes here, such as cpu, got {name} ({reason})."
+        ) from None
