@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 from tokenizers import ByteLevelBPETokenizer
 
-from course_lib.models.command_parts import licence_line
 from course_lib.models.tokenizer_files import load_tokenizer_of
 from course_lib.text import load_tokenizer
 
@@ -56,9 +55,3 @@ def test_a_broken_tokenizer_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{", encoding="utf-8")
     with pytest.raises(ValueError, match="expected a tokenizer in"):
         load_tokenizer_of(tmp_path)
-
-
-def test_opt_is_for_research_and_bloom_under_rail_and_a_model_of_the_course_neither(tmp_path: Path) -> None:
-    assert "research only" in str(licence_line("facebook/opt-125m", tmp_path, course=False))
-    assert "RAIL" in str(licence_line("bigscience/bloom-560m", tmp_path, course=False))
-    assert licence_line("my/opt-5m", tmp_path, course=True) is None

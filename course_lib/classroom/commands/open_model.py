@@ -62,7 +62,7 @@ class Opened:
 
 
 def open_model(flags: argparse.Namespace) -> Opened:
-    """Everything but the weights of the model that the flags name. Raises ValueError or OSError for what does not fit."""
+    """Everything but the weights of the model that the flags name. Raises ValueError or OSError."""
     _check_device(flags.device)
     folder = checkpoint_folder(flags.model, revision=flags.revision)
     with open_checkpoint(folder) as checkpoint:

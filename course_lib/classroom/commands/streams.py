@@ -8,6 +8,7 @@ import re
 import sys
 import unicodedata
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from course_lib.classroom.messages import say
@@ -42,7 +43,7 @@ def writer(stream: Any) -> Callable[[str], None]:
 
 
 def decoded(data: bytes) -> str:
-    """Text that came on stdin, without a byte order mark, its lines ending in ``\\n``. Raises ValueError if not UTF-8."""
+    """Text that came on stdin, without a byte order mark, its lines ending in ``\\n``. Raises ValueError."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -70,10 +71,8 @@ def guarded(name: str, command: Callable[[], int]) -> int:
     finally:
         for stream in (sys.stdout, sys.stderr):
             _settle(stream)
-    try:
+    with suppress(OSError):  # nobody is left to be told
         tell(f"{name}: {text}")
-    except OSError:
-        pass  # nobody is left to be told
     return 2
 
 
@@ -105,7 +104,5 @@ def _settle(stream: Any) -> None:
     try:
         stream.flush()
     except OSError:
-        try:
+        with suppress(io.UnsupportedOperation):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        except io.UnsupportedOperation:
-            pass
