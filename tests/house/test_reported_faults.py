@@ -113,6 +113,21 @@ FAULTS = {
         f"{MODELS}/test_errors_gpt.py::test_past_the_last_learned_position_stands_a_sentence",
         f"{MODELS}/test_errors_opt.py::test_past_the_last_position_stands_a_sentence_that_says_the_limit",
     ),
+    21: (
+        "one stop token only, and a newline that never stops since a start token is put before it",
+        f"{MODELS}/test_generate_text.py::test_a_newline_stops_though_the_tokenizer_prepends_a_start_token",
+        f"{MODELS}/test_generate_text.py::test_of_two_stop_strings_in_a_token_the_first_to_stand_there_ends_the_text",
+        f"{MODELS}/test_generate.py::test_stop_ids_may_come_in_any_collection",
+    ),
+    22: (
+        "a local or fine-tuned OPT refused because its name is unknown",
+        f"{MODELS}/test_fine_tuned.py::test_a_fine_tuned_opt_of_any_name_shape_and_size_is_loaded",
+    ),
+    23: (
+        "a peak of memory that is printed as 0",
+        f"{TRAINING}/test_progress.py::test_a_peak_that_has_passed_is_remembered",
+        f"{TRAINING}/test_opt.py::test_the_peak_is_predicted_within_a_tenth",
+    ),
     27: (
         "numbers that differ between machines, warnings with a process id, pip logs in outputs",
         f"{NOTEBOOKS}/test_rules.py::test_a_broken_lesson_is_told_which_rule",
