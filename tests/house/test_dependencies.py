@@ -108,8 +108,8 @@ def test_what_colab_lacks_of_the_library_needs_no_torch() -> None:
         for line in PROJECT["dependencies"]
         if canonicalize_name(Requirement(line).name) not in COLAB
     ]
-    # regex is in Colab's image too; jaxtyping is pure Python: a lesson's first cell installs it.
-    assert sorted(missing) == ["jaxtyping", "regex"]
+    # regex is in Colab's image too, filelock comes with torch; jaxtyping is pure Python: a first cell installs it.
+    assert sorted(missing) == ["filelock", "jaxtyping", "regex"]
 
 
 def provided() -> set[str]:
