@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -23,24 +23,28 @@ TEMPERATURE = 0.7
 CONTEXT = 2048
 """Tokens of history for a model that could read on for ever."""
 DESCRIPTION = """\
-Write a text in turns with a model. A base model continues, it does not obey: your line and all before it are the text
-that it makes longer. Where the text grows over the model's context, the oldest turns are forgotten."""
+Write a text in turns with a model. A base model continues, it does not obey:
+your line and all before it are the text that it makes longer. When the text
+outgrows the model's context, the oldest turns are forgotten."""
 EPILOG = """\
 while it runs:
   /reset    forget the text so far
   /seed N   draw by the seed N from here on
   /help     say what these are
   /quit     leave; so does Ctrl-D, and Ctrl-C while nothing is being written
-  Ctrl-C    during an answer: stop the answer; what was written of it stays in the text
-A line with a space before its / is text. Notes go to stderr, in Bangla with COURSE_LANGUAGE=bn.
+  Ctrl-C    during an answer: stop it; what was written stays in the text
+A line with a space before its / is text. Notes go to stderr, in Bangla with
+COURSE_LANGUAGE=bn.
 
 example:
-  python -m course_lib chat lean-opt-5m --temperature 0.7"""
+  python -m course_lib chat lean-opt-5m --top-p 0.9"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Talk; exit code 0, or 2 for an error, which is a sentence."""
-    parser = Parser("chat", DESCRIPTION, EPILOG)
+    parser = Parser(
+        "chat", DESCRIPTION, EPILOG, stray="What you write is typed when the model has been loaded"
+    )
     add_model_flags(parser, temperature=f"{TEMPERATURE}, or 1 with --top-k or --top-p")
     parser.add_argument(
         "--greedy", action="store_true", help="take the likeliest token each time (default: draw by probability)"
@@ -210,16 +214,26 @@ class Talk:
         self.turns.append(line + "".join(shown))
 
     def _fitting(self, line: str) -> list[int]:
-        """The ids of the text with ``line``; the oldest turns are left out until an answer fits, too. None fits: []."""
+        """The ids to read for ``line``, after which an answer fits; [] where that cannot be. Forgets what it must."""
         most = self.limit - self.new
-        alone = len(self.tokenizer.prompt(line))
-        if alone > most:
-            note("chat.too_long", tokens=alone, limit=self.limit, new=self.new, most=most)
+        kept, ids = kept_turns(self.turns, line, self.tokenizer.prompt, most)
+        if len(ids) > most:
+            note("chat.too_long", tokens=len(ids), limit=self.limit, new=self.new, most=most)
             return []
-        kept = list(self.turns)
-        while len(ids := self.tokenizer.prompt("\n".join([*kept, line]))) > most:
-            kept.pop(0)
         if dropped := len(self.turns) - len(kept):
             note("chat.forgotten", limit=self.limit, turns=dropped)
             self.turns = kept
         return ids
+
+
+def kept_turns(
+    turns: Sequence[str], line: str, prompt: Callable[[str], list[int]], most: int
+) -> tuple[list[str], list[int]]:
+    """The newest of ``turns``, each of them whole, that with ``line`` make at most ``most`` ids, and these ids.
+
+    If ``line`` alone has more, no turn is kept, and there are more ids.
+    """
+    kept = list(turns)
+    while len(ids := prompt("\n".join([*kept, line]))) > most and kept:
+        kept.pop(0)
+    return kept, ids

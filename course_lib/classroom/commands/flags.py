@@ -20,7 +20,8 @@ ESCAPES = {r"\n": "\n", r"\t": "\t", r"\\": "\\"}
 class Parser(argparse.ArgumentParser):
     """Says what is wrong in one sentence, without the list of all flags."""
 
-    def __init__(self, command: str, description: str, epilog: str) -> None:
+    def __init__(self, command: str, description: str, epilog: str, *, stray: str) -> None:
+        """``stray``: what to say of a text that is no flag's."""
         super().__init__(
             prog=f"python -m course_lib {command}",
             usage=f"python -m course_lib {command} MODEL [flags]",
@@ -28,13 +29,14 @@ class Parser(argparse.ArgumentParser):
             epilog=epilog,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        self._stray = stray
 
     def error(self, message: str) -> NoReturn:
         message = message.removeprefix("argument ").rstrip(".")
         if message.endswith("expected one argument"):
             message += ". A value that begins with - is given with =, as --prompt=-5"
         if message.startswith("unrecognized arguments") and " -" not in message:
-            message += ". A text of several words stands in quotes"
+            message += f". {self._stray}"
         tell(f"{self.prog.split()[-1]}: {message}. --help lists the flags.")
         raise SystemExit(2)
 
@@ -44,8 +46,8 @@ def add_model_flags(parser: argparse.ArgumentParser, *, temperature: str = "1") 
     parser.add_argument(
         "model",
         metavar="MODEL",
-        help="lean-opt-5m, which comes with the course; a folder with config.json, weights and tokenizer, such as "
-        "`train` writes; or an id on the hub, facebook/opt-125m",
+        help="lean-opt-5m, which comes with the course; the folder of an OPT, a BLOOM or a run of `train`; or an "
+        "id on the hub, such as facebook/opt-125m, which is downloaded once",
     )
     drawing = parser.add_argument_group("which token comes next")
     drawing.add_argument(

@@ -12,15 +12,17 @@ from .flags import MAX_NEW_TOKENS, Parser, add_model_flags, draws, typed, whole
 from .streams import decoded, guarded, note, writer
 
 DESCRIPTION = """\
-Continue one text or several. A base model continues, it does not obey: it makes a text longer, as the texts went on
-that it was trained on. Give it the beginning of what you want, not an order."""
+Continue one text or several. A base model continues, it does not obey: it
+makes a text longer, as the texts went on that it was trained on. Give it the
+beginning of what you want, not an order."""
 EPILOG = """\
-Without --temperature, --top-k, --top-p, --seed and --sample the likeliest token is taken each time. The text goes to
-stdout; speed and what the model's licence allows go to stderr, in Bangla with COURSE_LANGUAGE=bn.
+The text goes to stdout. Speed, and what the model's licence allows, go to
+stderr, in Bangla with COURSE_LANGUAGE=bn.
 
 examples:
   python -m course_lib generate lean-opt-5m --prompt "একদিন সকালে"
-  python -m course_lib generate facebook/opt-125m --prompt "Rice is grown in" --top-p 0.9 --seed 1 --stop "\\n"
+  python -m course_lib generate lean-opt-5m --prompt "One day" --top-p 0.9 --seed 1
+  python -m course_lib generate facebook/opt-125m --prompt "Rice is" --stop "\\n"
   python -m course_lib generate my_run --prompt-file beginning.txt > story.txt"""
 
 
@@ -32,7 +34,7 @@ class Prompt(NamedTuple):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Write; exit code 0, or 2 for an error, which is a sentence."""
-    parser = Parser("generate", DESCRIPTION, EPILOG)
+    parser = Parser("generate", DESCRIPTION, EPILOG, stray='A text to continue is given as --prompt "…"')
     texts = parser.add_argument_group("what is continued (default: what comes on stdin)")
     texts.add_argument(
         "--prompt", type=typed, action="append", default=[], metavar="TEXT", help="may be given again"
@@ -46,7 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         help=f"at most so many, for each prompt (default: {MAX_NEW_TOKENS}, or fewer where the model has no more room)",
     )  # fmt: skip
     parser.add_argument(
-        "--sample", action="store_true", help="draw tokens by their probability (default: with any flag that says how)"
+        "--sample", action="store_true",
+        help="draw tokens by their probability (default: take the likeliest each time, unless --temperature, --top-k, "
+        "--top-p or --seed is given)",
     )  # fmt: skip
     flags = parser.parse_args(argv)
     return guarded("generate", lambda: _run(flags))

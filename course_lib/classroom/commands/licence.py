@@ -44,14 +44,13 @@ def say_licence(name: str, folder: Path, config: Mapping[str, Any], *, course: b
             made_from = NAMED.sub("", base.replace("/", "\0")).replace("\0", "/") or NAMES.get(
                 family or "", ""
             )
-    shown = Path(name).name if Path(name).is_dir() else name
     if stated or family is None:
-        _say_stated(shown, stated)
+        _say_stated(name, stated)
     rail = "rail" in stated
     if family is not None and not (family == "bloom" and rail):
         if made_from:
-            note("licence.made_from", model=shown, base=made_from)
-        _say_family(made_from or shown, family)
+            note("licence.made_from", model=name, base=made_from)
+        _say_family(made_from or name, family)
 
 
 def _say_stated(model: str, stated: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from course_lib.models import load_model
+from course_lib.models import LEAN_OPT, load_model
 from course_lib.models.families import FAMILIES
 from course_lib.models.generate_settings import check_tokenizer
 from course_lib.models.gpt import MODEL_TYPE as GPT_TYPE
@@ -46,8 +46,7 @@ class Opened:
 
         float16 becomes float32 on a CPU, tensor by tensor: processors multiply it slowly, and many not at all.
         """
-        shown = self.folder.name if Path(self.name).is_dir() else self.name
-        note("tuned" if TUNED.search(shown.lower()) else "base", model=shown)
+        note("tuned" if TUNED.search(self.name.lower()) else "base", model=self.name)
         say_licence(
             self.name, self.folder, self.raw_config, course=isinstance(self.tokenizer, CourseTokenizer)
         )
@@ -64,7 +63,7 @@ class Opened:
 def open_model(flags: argparse.Namespace) -> Opened:
     """Everything but the weights of the model that the flags name. Raises ValueError or OSError."""
     _check_device(flags.device)
-    folder = checkpoint_folder(flags.model, revision=flags.revision)
+    folder = _folder(flags)
     with open_checkpoint(folder) as checkpoint:
         config = _family_config(checkpoint)
         sizes = Counter[torch.dtype]()
@@ -96,6 +95,26 @@ def warn_of_bijoy(text: str) -> None:
     """Bangla for a Bijoy font is letters that no model knows, and looks like no error."""
     if looks_like_bijoy(text):
         note("bijoy")
+
+
+def _folder(flags: argparse.Namespace) -> Path:
+    """The model's folder, also for that of a run of `train`, which holds it."""
+    if not flags.model.strip():
+        raise ValueError(f"MODEL: expected a folder, an id on the hub or {LEAN_OPT}, got an empty name.")
+    try:
+        folder = checkpoint_folder(flags.model, revision=flags.revision)
+    except FileNotFoundError as error:
+        if "lean" not in flags.model or flags.model == LEAN_OPT:
+            raise
+        raise FileNotFoundError(f"{error} The course's own model is called {LEAN_OPT}.") from None
+    if (folder / "config.json").exists() or not (folder / "run.json").exists():
+        return folder
+    if not (folder / "model" / "config.json").exists():
+        raise ValueError(
+            f"MODEL: expected a model in {folder}, got a run of `train` that has not ended yet. To go on with it: "
+            f"python -m course_lib train --resume {folder}"
+        )
+    return folder / "model"
 
 
 def _family_config(checkpoint: Checkpoint) -> Any:
