@@ -16,6 +16,7 @@ SIZES = {
 """What the published models are called, behind their author's name, in lower case."""
 VOCABULARIES = {"opt": 50272, "bloom": 250880}
 """Whoever trains such a model further keeps its vocabulary."""
+BLOOM_LICENCE = "BigScience RAIL"
 NAMES = {"opt": "OPT", "bloom": "BLOOM"}
 OPEN = {
     "mit": "MIT",
@@ -23,7 +24,7 @@ OPEN = {
     "bsd-3-clause": "BSD 3-Clause",
     "bsd-2-clause": "BSD 2-Clause",
 }
-NAMED = re.compile(r"[^\w .+-]")
+NAMED = re.compile(r"[^\w ./+-]")
 """What no name of a licence or model has, and a terminal might obey."""
 
 
@@ -44,13 +45,17 @@ def say_licence(name: str, folder: Path, config: Mapping[str, Any], *, course: b
             made_from = NAMED.sub("", base.replace("/", "\0")).replace("\0", "/") or NAMES.get(
                 family or "", ""
             )
-    if stated or family is None:
+    if family is None or (family == "bloom" and "rail" in stated):
         _say_stated(name, stated)
-    rail = "rail" in stated
-    if family is not None and not (family == "bloom" and rail):
-        if made_from:
-            note("licence.made_from", model=name, base=made_from)
-        _say_family(made_from or name, family)
+        return
+    if made_from:
+        note("licence.made_from", model=name, base=made_from)
+    if family == "opt":
+        note("licence.opt", model=made_from or name)
+    else:
+        note("licence.rail", model=made_from or name, licence=BLOOM_LICENCE)
+    if stated:
+        note("licence.both", licence=_clean(stated))
 
 
 def _say_stated(model: str, stated: str) -> None:
@@ -69,16 +74,9 @@ def _say_stated(model: str, stated: str) -> None:
             licence=stated.upper(),
         )
     elif "rail" in stated:
-        note("licence.rail", model=model, licence="BigScience RAIL" if "bloom" in stated else _clean(stated))
+        note("licence.rail", model=model, licence=BLOOM_LICENCE if "bloom" in stated else _clean(stated))
     else:
         note("licence.unknown", model=model, licence=_clean(stated))
-
-
-def _say_family(model: str, family: str) -> None:
-    if family == "opt":
-        note("licence.opt", model=model)
-    else:
-        note("licence.rail", model=model, licence="BigScience RAIL")
 
 
 def family_of(name: str) -> str | None:

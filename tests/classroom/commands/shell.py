@@ -127,7 +127,7 @@ class Terminal:
         return self.process.wait(timeout=120)
 
     def _read(self) -> bytes:
-        assert select.select([self.fd], [], [], 120)[0], f"nothing more after {self.shown!r}"
+        assert select.select([self.fd], [], [], 30)[0], f"nothing more after {self.shown!r}"
         try:
             chunk = os.read(self.fd, 65536)
         except OSError:  # so Linux says that the other end is closed

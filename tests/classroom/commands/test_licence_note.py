@@ -70,7 +70,8 @@ def test_without_a_licence_that_is_said(said: Any) -> None:
 
 def test_a_model_trained_on_from_opt_keeps_opts_licence_whatever_its_card_says(said: Any) -> None:
     words = said("my/helper", "license: mit\nbase_model: facebook/opt-350m")
-    assert "MIT" in words and "made from facebook/opt-350m, whose licence stays in force" in words
+    assert "card states mit: both have to be kept" in words and "Free for any use" not in words
+    assert "made from facebook/opt-350m, whose licence stays in force" in words
     assert "research only" in words
     assert "research only" in said("my/helper", "", OPT | {"_name_or_path": "facebook/opt-1.3b"})
     assert "made from OPT" in said("my/helper", "", OPT)
