@@ -42,9 +42,7 @@ def say_licence(name: str, folder: Path, config: Mapping[str, Any], *, course: b
         if family is None:
             base = next((base for base in bases if family_of(base)), "")
             family = family_of(base) or _by_vocabulary(config)
-            made_from = NAMED.sub("", base.replace("/", "\0")).replace("\0", "/") or NAMES.get(
-                family or "", ""
-            )
+            made_from = NAMED.sub("", base) or NAMES.get(family or "", "")
     if family is None or (family == "bloom" and "rail" in stated):
         _say_stated(name, stated)
         return
@@ -54,7 +52,7 @@ def say_licence(name: str, folder: Path, config: Mapping[str, Any], *, course: b
         note("licence.opt", model=made_from or name)
     else:
         note("licence.rail", model=made_from or name, licence=BLOOM_LICENCE)
-    if stated:
+    if stated and family not in stated:
         note("licence.both", licence=_clean(stated))
 
 
@@ -68,11 +66,8 @@ def _say_stated(model: str, stated: str) -> None:
     elif re.match(r"cc-by-\S*nc", stated):
         note("licence.not_commercial", model=model, licence=stated.upper())
     elif re.fullmatch(r"cc-by(-sa)?-[\d.]+", stated):
-        note(
-            f"licence.{'share_alike' if '-sa' in stated else 'name_makers'}",
-            model=model,
-            licence=stated.upper(),
-        )
+        kind = "share_alike" if "-sa" in stated else "name_makers"
+        note(f"licence.{kind}", model=model, licence=stated.upper())
     elif "rail" in stated:
         note("licence.rail", model=model, licence=BLOOM_LICENCE if "bloom" in stated else _clean(stated))
     else:
