@@ -17,8 +17,8 @@ def said(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
     monkeypatch.delenv("COURSE_LANGUAGE", raising=False)
 
     def said(name: str, header: str = "", config: dict[str, Any] = {}, *, course: bool = False) -> str:  # noqa: B006
-        if header:
-            (tmp_path / "README.md").write_text(f"---\n{header}\n---\n\n# card\n", encoding="utf-8")
+        card = f"---\n{header}\n---\n\n# card\n" if header else "# card\n"
+        (tmp_path / "README.md").write_text(card, encoding="utf-8")
         say_licence(name, tmp_path, config, course=course)
         return capsys.readouterr().err
 
