@@ -44,14 +44,16 @@ def attention(
     one. Only ``"reference"`` can be differentiated twice, or by ``torch.func``. Raises ValueError or TypeError that
     names the argument, what was expected, what came and what to do.
     """
-    out, lse = _attend(query, key, value, bias, scale, backend, return_lse)
+    compute = _attend_outside if torch.compiler.is_compiling() else _attend
+    out, lse = compute(query, key, value, bias, scale, backend, return_lse)
     return (out, lse) if return_lse else out
 
 
-@torch.compiler.disable
 def _attend(query, key, value, bias, scale, backend, return_lse) -> tuple[Tensor, Tensor | None]:
-    # torch.compile breaks its graph here and compiles what is around. Traced, a loop over tiles would unroll into an
-    # endless graph, and every packed batch would be a new one: its lengths are constants of the bias.
+    if bias is None and scale is None and backend == "auto" and not return_lse:
+        out = torch_sdpa.one_query(query, key, value)
+        if out is not None:
+            return out, None
     call = Call.of(query, key, value, bias, scale=scale, return_lse=return_lse)
     if backend == "auto":
         name = next(name for name in _by_speed(call) if _why_not(name, call) is None)
@@ -68,6 +70,11 @@ def _attend(query, key, value, bias, scale, backend, return_lse) -> tuple[Tensor
             f"backend: expected 'auto' or one of {', '.join(map(repr, BACKENDS))}, got {backend!r}."
         )
     return _run(name, call)
+
+
+# torch.compile breaks its graph here and compiles what is around. Traced, a loop over tiles would unroll into an
+# endless graph, and every packed batch would be a new one: its lengths are constants of the bias.
+_attend_outside = torch.compiler.disable(_attend)
 
 
 def available_backends(query, key, value, bias=None, *, training: bool = False) -> dict[str, str]:

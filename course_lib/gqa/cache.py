@@ -7,6 +7,7 @@ padding is not kept at all.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -20,6 +21,8 @@ from course_lib.attention.segments import as_lengths
 
 from .causal_at import CausalAt
 from .sizes import checked_sizes
+
+_CAUSAL = Causal("bottom-right")
 
 
 class KVCache:
@@ -89,7 +92,11 @@ class KVCache:
         Raises ValueError or TypeError, and keeps nothing, for tokens of another batch, size, dtype or device, and
         when ``max_length`` is passed.
         """
-        self._check(key, value)
+        if self._fits(key, value):
+            if attention_mask is None and self._writable(key, value):
+                return self._append_evenly(key, value)
+        else:
+            self._check(key, value)
         batch, new = key.shape[:2]
         real = None
         if attention_mask is not None:
@@ -106,18 +113,23 @@ class KVCache:
         after = tuple(have + count for have, count in zip(before, counts, strict=True))
         self._check_room(before, after)
         start = before[0] if before else 0
+        positions: Tensor | None
+        bias: AttentionBias
         if real is None and len(set(before)) <= 1:
-            positions, width = None, start + new
+            positions, width, bias = None, start + new, _CAUSAL
+        elif real is None:
+            inference = torch.is_inference_mode_enabled()
+            positions, width, bias = _step_of(before, new, key.device, inference)
         else:
-            positions = self._positions(key.new_ones(batch, new, dtype=torch.bool) if real is None else real)
+            positions = self._positions(real)
             # Wide enough that no query stands beyond its bottom-right place: a bias of distances (ALiBi) is then
             # right up to a constant a row, which the softmax does not feel.
             ahead = (positions - torch.arange(new, device=positions.device))[positions >= 0]
             width = max(*after, new + int(ahead.max())) if len(ahead) else max(after)
+            bias = CausalAt(positions)
         keys = self._keys = _written(self._with_room(self._keys, key, width), key, start, positions)
         values = self._values = _written(self._with_room(self._values, value, width), value, start, positions)
         self.host_lengths = after
-        bias = Causal("bottom-right") if positions is None else CausalAt(positions)
         return keys[:, :, :width].transpose(1, 2), values[:, :, :width].transpose(1, 2), bias
 
     def truncate(self, lengths: Any) -> None:
@@ -187,6 +199,48 @@ class KVCache:
             larger[:, :, : room.shape[2]] = room
         return larger
 
+    def _fits(self, key: Any, value: Any) -> bool:
+        """Whether these are further tokens like those held: what ``_check`` finds out, in the time that a decode step
+        has. Where not, ``_check`` tells why."""
+        keys, values = self._keys, self._values
+        if keys is None or values is None or type(key) is not Tensor or type(value) is not Tensor:
+            return False
+        if key.dim() != 4 or key.shape[:3] != value.shape[:3]:
+            return False
+        batch, _, kv_heads, dim = key.shape
+        return (
+            batch == len(self.host_lengths)
+            and (kv_heads, dim, value.shape[3]) == (keys.shape[1], keys.shape[3], values.shape[3])
+            and key.dtype == keys.dtype == value.dtype
+            and key.device == keys.device == value.device
+        )
+
+    def _writable(self, key: Tensor, value: Tensor) -> bool:
+        """Whether all sequences are equally long, and the room that is there may take these tokens as it is."""
+        keys, values = self._keys, self._values
+        assert keys is not None and values is not None
+        before = self.host_lengths
+        room = keys.shape[2] if self.max_length is None else min(keys.shape[2], self.max_length)
+        return (
+            len(before) > 0
+            and before.count(before[0]) == len(before)
+            and before[0] + key.shape[1] <= room
+            and not torch.is_grad_enabled()
+            and not (keys.requires_grad or values.requires_grad)
+            and keys.is_inference() == values.is_inference() == torch.is_inference_mode_enabled()
+        )
+
+    def _append_evenly(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, AttentionBias]:
+        """What ``append`` does where nothing stands in the way: a decode step has no time for more."""
+        keys, values, new = self._keys, self._values, key.shape[1]
+        assert keys is not None and values is not None
+        start = self.host_lengths[0]
+        keys.narrow(2, start, new).copy_(key.transpose(1, 2))
+        values.narrow(2, start, new).copy_(value.transpose(1, 2))
+        width = start + new
+        self.host_lengths = (width,) * len(self.host_lengths)
+        return _first_columns(keys, width), _first_columns(values, width), _CAUSAL
+
     def _check(self, key: Any, value: Any) -> None:
         for name, tensor, room in (("key", key, self._keys), ("value", value, self._values)):
             if not isinstance(tensor, Tensor):
@@ -234,11 +288,28 @@ class KVCache:
                 )
 
 
+@lru_cache(maxsize=2)
+def _step_of(
+    before: tuple[int, ...], new: int, device: torch.device, inference: bool
+) -> tuple[Int64[Tensor, "batch new"], int, CausalAt]:
+    """(positions, width, bias) of ``new`` tokens after ``before`` in each sequence. Kept for the other layers of a
+    model, whose caches hold as many; for those in inference mode apart, whose tensors autograd may not save."""
+    positions = torch.tensor(before, device=device)[:, None] + torch.arange(new, device=device)
+    return positions, max(before) + new, CausalAt(positions)
+
+
+def _first_columns(room: Tensor, width: int) -> Tensor:
+    """[batch, width, kv_heads, dim]: ``room[:, :, :width].transpose(1, 2)`` in one step."""
+    batch, kv_heads, _, dim = room.shape
+    by_batch, by_head, by_column, by_number = room.stride()
+    return room.as_strided((batch, width, kv_heads, dim), (by_batch, by_column, by_head, by_number))
+
+
 def _written(room: Tensor, tensor: Tensor, start: int, positions: Tensor | None) -> Tensor:
     """``room`` [batch, kv_heads, room, dim] with ``tensor`` [batch, new, kv_heads, dim] from ``start`` on in every
     sequence, or at ``positions`` [batch, new] where they are not -1. In place, unless autograd looks on or the room
     was made in inference mode, whose tensors may not be written outside of it."""
-    seen = room.requires_grad or (torch.is_grad_enabled() and tensor.requires_grad)
+    seen = room.requires_grad or (tensor.requires_grad and torch.is_grad_enabled())
     if seen or (room.is_inference() and not torch.is_inference_mode_enabled()):
         room = room.clone()
     if positions is None:

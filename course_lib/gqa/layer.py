@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from course_lib.attention import Grid, KeyPadding, attention
+from course_lib.attention import Causal, Grid, KeyPadding, attention
 from course_lib.attention.combine import as_bias
 
 from .cache import KVCache
@@ -95,9 +95,10 @@ class GroupedQueryAttention(nn.Module):
                 f"cache: expected a KVCache, got {type(cache).__name__}. Every layer has a cache of its own: pass the "
                 "one of this layer."
             )
-        query = self.q_proj(x).unflatten(-1, (self.num_heads, self.head_dim))
-        key = self.k_proj(x).unflatten(-1, (self.num_kv_heads, self.head_dim))
-        value = self.v_proj(x).unflatten(-1, (self.num_kv_heads, self.head_dim))
+        batch, length, _ = x.shape
+        query = self.q_proj(x).view(batch, length, self.num_heads, self.head_dim)
+        key = self.k_proj(x).view(batch, length, self.num_kv_heads, self.head_dim)
+        value = self.v_proj(x).view(batch, length, self.num_kv_heads, self.head_dim)
         if rotary is not None:
             turn = _checked(rotary) if callable(rotary) else _half_rotation(rotary, query)
             query, key = turn(query), turn(key)
@@ -110,7 +111,9 @@ class GroupedQueryAttention(nn.Module):
         try:
             if isinstance(hidden, CausalAt):
                 _refuse_window(bias, query, key)
-            out = attention(query, key, value, hidden + bias)
+            # A single query that follows all keys sees them all: no mask, the shortest way through attention().
+            alone = length == 1 and type(hidden) is Causal
+            out = attention(query, key, value, bias if alone else hidden + bias)
         except (TypeError, ValueError):
             cache.truncate(held)  # a step that was refused has not been read
             raise

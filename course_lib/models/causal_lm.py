@@ -181,8 +181,10 @@ class CausalLM(nn.Module):
                     "positions: expected those of the packed row, which restart in every document, got none. "
                     "pack(...).positions are they."
                 )
-            if attention_mask is None and cache is None:
-                positions = torch.arange(length, device=tokens.device)[None]
+            held = () if cache is None else cache.host_lengths
+            if attention_mask is None and held.count(held[0] if held else 0) == len(held):
+                start = held[0] if held else 0
+                positions = torch.arange(start, start + length, device=tokens.device)[None]
             else:
                 real = torch.ones_like(tokens, dtype=torch.bool) if attention_mask is None else attention_mask
                 positions = (KVCache() if cache is None else cache).next_positions(real)

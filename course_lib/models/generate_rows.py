@@ -6,6 +6,7 @@ of each step and gets the tokens to read next.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -100,18 +101,23 @@ class Rows:
         return torch.cat([self._prompt, new], dim=1)
 
     def _choose(self, logits: Tensor) -> list[int]:
-        settings = self.settings
-        tokens = logits.argmax(-1, keepdim=True)  # NaN counts as the largest; the first of equals is taken
-        largest, tokens = logits.gather(-1, tokens).squeeze(-1), tokens.squeeze(-1)
-        fine = largest.isfinite()
-        if self._uniforms is not None:
-            if logits.device.type == "mps":  # Apple's GPUs compute no float64
-                logits, fine = logits.cpu(), fine.cpu()
-            uniform = next(self._uniforms).to(logits.device)
-            # Rows that have ended may hold anything, and must not disturb the rest.
-            safe = logits.masked_fill(~fine[:, None], 0)
-            tokens = draw(safe, uniform, settings.temperature, settings.top_k, settings.top_p)
-        chosen = tokens.masked_fill(~fine, -1).tolist()  # the one wait for a GPU in a step
+        likeliest = logits.argmax(-1, keepdim=True)  # NaN counts as the largest; the first of equals is taken
+        largest = logits.gather(-1, likeliest)
+        if self._uniforms is None:
+            # Both at once: the one wait for a GPU in a step. Ids are whole numbers that float32 holds.
+            found = torch.cat([likeliest.float(), largest], dim=1).tolist()
+            for row, (_, most) in enumerate(found):
+                if not math.isfinite(most) and not self._ended[row]:
+                    self._refuse(row, most)
+            return [int(token) for token, _ in found]
+        settings, fine = self.settings, largest.isfinite()
+        if logits.device.type == "mps":  # Apple's GPUs compute no float64
+            logits, fine = logits.cpu(), fine.cpu()
+        uniform = next(self._uniforms).to(logits.device)
+        # Rows that have ended may hold anything, and must not disturb the rest.
+        safe = logits.masked_fill(~fine, 0)
+        tokens = draw(safe, uniform, settings.temperature, settings.top_k, settings.top_p)
+        chosen = tokens.masked_fill(~fine.squeeze(-1), -1).tolist()  # here, too, the one wait
         for row, token in enumerate(chosen):
             if token < 0 and not self._ended[row]:
                 self._refuse(row, float(largest[row]))

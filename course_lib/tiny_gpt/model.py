@@ -268,7 +268,9 @@ def _as_maker(feed_forward: Any) -> Callable[[int], nn.Module]:
 def checked_caches(cache: Any, num_layers: int) -> Sequence[LayerCache]:
     """``cache`` if it is one for each layer, all of which have read the same. Raises TypeError or ValueError."""
     advice = "Make them with [KVCache() for _ in model.layers]."
-    if not isinstance(cache, (list, tuple)) or not all(isinstance(own, LayerCache) for own in cache):
+    # One of each kind: to ask an object for a protocol takes longer than all else here, and every step asks.
+    kinds = {type(own): own for own in cache} if isinstance(cache, (list, tuple)) else {type(cache): cache}
+    if not isinstance(cache, (list, tuple)) or not all(isinstance(own, LayerCache) for own in kinds.values()):
         raise TypeError(f"cache: expected a list of caches, one for each layer, got {_kind(cache)}. {advice}")
     if len(cache) != num_layers:
         raise ValueError(
@@ -279,13 +281,19 @@ def checked_caches(cache: Any, num_layers: int) -> Sequence[LayerCache]:
             f"cache: expected a cache of its own for each layer, got one that serves several. {advice} "
             "[KVCache()] * 2 is the same cache twice."
         )
-    lengths = [own.lengths.tolist() for own in cache]
+    lengths = [_held(own) for own in cache]
     if any(held != lengths[0] for held in lengths):
         raise ValueError(
             f"cache: expected as many tokens in every layer's cache, got lengths {' and '.join(map(str, lengths))}. A "
             f"call that was refused may have reached some layers only: start again with new ones. {advice}"
         )
     return cache
+
+
+def _held(cache: LayerCache) -> list[int]:
+    """``cache.lengths``, from the numbers on the host where it keeps them."""
+    lengths = getattr(cache, "host_lengths", None)
+    return cache.lengths.tolist() if lengths is None else list(lengths)
 
 
 def check_tokens(tokens: Any, vocab_size: int) -> None:

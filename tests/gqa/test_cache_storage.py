@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from course_lib.attention import Causal, attention
+from course_lib.attention import Causal, Grid, attention
 from course_lib.gqa import KVCache, kv_cache_bytes
 
 from .oracle import assert_close, attend_alone, layer, randn, read
@@ -175,3 +175,54 @@ def test_decoding_makes_no_copy_of_the_keys_for_the_query_heads(backend: str, he
     with torch.no_grad(), LargestTensor() as largest:
         attention(query, keys, values, bias, backend=backend)
     assert largest.numbers <= keys.numel() < 16 * keys.numel()
+
+
+def appended(cache: KVCache, sizes: list[int], heads: int = 2) -> list[tuple[Tensor, Tensor]]:
+    """What a cache hands out after each of several appends."""
+    generator = torch.Generator().manual_seed(7)
+    found = []
+    for size in sizes:
+        key, value = (torch.randn(3, size, heads, 4, generator=generator) for _ in range(2))
+        keys, values, _ = cache.append(key, value)
+        found.append((keys.clone(), values.clone()))
+    return found
+
+
+@pytest.mark.parametrize("sizes", [[5, 1, 1, 1], [1, 4, 1], [3, 2, 300, 1, 1]])
+@pytest.mark.parametrize("max_length", [None, 400])
+def test_the_short_way_to_append_keeps_what_the_long_way_keeps(
+    sizes: list[int], max_length: int | None
+) -> None:
+    with torch.no_grad():
+        short = appended(KVCache(max_length=max_length), sizes)
+    long = appended(KVCache(max_length=max_length), sizes)  # autograd is on: the long way
+    for one, other in zip(short, long, strict=True):
+        assert torch.equal(one[0], other[0]) and torch.equal(one[1], other[1])
+
+
+@torch.no_grad()
+def test_the_short_way_ends_at_the_maximum() -> None:
+    cache = KVCache(max_length=4)
+    appended(cache, [3, 1])
+    with pytest.raises(ValueError, match="key: expected at most 0 further tokens for sequence 0"):
+        appended(cache, [1])
+    assert cache.host_lengths == (4, 4, 4)
+
+
+@torch.no_grad()
+def test_layers_of_ragged_sequences_share_their_mask_and_none_spoils_it() -> None:
+    caches = [KVCache() for _ in range(3)]
+    mask = torch.tensor([[1, 1, 1], [0, 1, 1], [0, 0, 1]])
+    step = torch.randn(3, 1, 2, 4)
+    biases = []
+    for cache in caches:
+        cache.append(torch.randn(3, 3, 2, 4), torch.randn(3, 3, 2, 4), mask)
+        biases.append(cache.append(step, step)[2])
+    assert biases[0] is biases[1] is biases[2]
+    grid = Grid(3, 2, 1, 4, torch.float32, torch.device("cpu"))
+    first = biases[0].tile(range(1), range(4), grid)
+    expected = first.clone()
+    first.fill_(9)
+    assert torch.equal(biases[1].tile(range(1), range(4), grid), expected)
+    assert (expected == 0).sum((1, 2, 3)).tolist() == [4, 3, 2]
+    assert torch.equal(biases[1].tile(range(1), range(2), grid), expected[..., :2])
