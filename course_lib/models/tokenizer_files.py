@@ -70,6 +70,7 @@ class OtherTokenizer(ModelTokenizer):
         backend.no_truncation()
         backend.no_padding()
         self._backend, self._special = backend, special
+        self._added = backend.get_added_tokens_decoder().keys()  # each stands as plain text
         self.vocab_size = backend.get_vocab_size()
 
     def encode(self, text: str) -> list[int]:
@@ -86,7 +87,8 @@ class ByteTokenizer(OtherTokenizer):
         text = None if token in self._special else self._backend.id_to_token(token)
         if text is None:
             return b""
-        # An added token stands as plain text, which may lie outside the alphabet.
+        if token in self._added:
+            return text.encode()
         return b"".join(ALPHABET[sign] if sign in ALPHABET else sign.encode() for sign in text)
 
 

@@ -39,6 +39,18 @@ def test_bytes_and_text_of_ids_are_the_text(opt: Path) -> None:
     assert tokenizer.token_bytes(2) == b""
 
 
+def test_an_added_token_is_its_own_text_also_with_letters_that_stand_for_other_bytes(tmp_path: Path) -> None:
+    own = ByteLevelBPETokenizer()
+    own.train_from_iterator([TEXT], vocab_size=270, show_progress=False)
+    own.add_tokens(["café", "ঢাকা"])
+    own.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    tokenizer = load_tokenizer_of(tmp_path)
+    ids = tokenizer.encode("café ঢাকা")
+    assert len(ids) == 3
+    assert b"".join(map(tokenizer.token_bytes, ids)).decode("utf-8") == "café ঢাকা"
+
+
 def test_a_prompt_of_the_course_begins_with_end_of_text(tmp_path: Path) -> None:
     own = load_tokenizer()
     own.save(tmp_path / "tokenizer.json")

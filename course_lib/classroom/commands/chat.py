@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -22,6 +23,8 @@ TEMPERATURE = 0.7
 """Unless a flag says how to draw: small models write nonsense at 1."""
 CONTEXT = 2048
 """Tokens of history for a model that could read on for ever."""
+IMPATIENT = 1.0
+"""Seconds after Ctrl-C in which another one is meant for the same answer, and does not leave."""
 DESCRIPTION = """\
 Write a text in turns with a model. A base model continues, it does not obey:
 your line and all before it are the text that it makes longer. When the text
@@ -77,7 +80,8 @@ def _run(flags: argparse.Namespace) -> int:
     talk.load()
     tell(say("commands.chat.help"))
     with _interrupts():
-        while (line := _line()) is not None:
+        while (line := _line(talk.stopped_at)) is not None:
+            talk.stopped_at = None
             word, _, rest = line.partition(" ")
             word = word.strip().lower()
             if word in ("/quit", "/exit"):
@@ -118,7 +122,7 @@ def _interrupts() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _line() -> str | None:
+def _line(stopped_at: float | None) -> str | None:
     """What is typed, or None at the end. Raises ValueError for bytes on a pipe that are no UTF-8."""
     if not sys.stdin.isatty():
         try:
@@ -133,9 +137,11 @@ def _line() -> str | None:
             return _typed_line()
         except UnicodeDecodeError:
             note("chat.not_utf8")
-        except (EOFError, KeyboardInterrupt):
-            tell("")  # the shell's prompt begins a line of its own
-            return None
+        except (EOFError, KeyboardInterrupt) as end:
+            tell("")  # what comes next begins a line of its own
+            again = stopped_at is not None and time.monotonic() - stopped_at < IMPATIENT
+            if isinstance(end, EOFError) or not again:
+                return None
 
 
 def _typed_line() -> str:
@@ -162,6 +168,8 @@ class Talk:
         self.model: Any = None
         self.turns: list[str] = []
         self.seed: int | None = flags.seed
+        self.stopped_at: float | None = None
+        """When Ctrl-C stopped the answer to the last line, by ``time.monotonic()``."""
         self.stop = stop_of(flags, opened)
         self.chosen = draws(flags, sample=not flags.greedy)
         positions = position_limit(opened.config)
@@ -209,8 +217,11 @@ class Talk:
                 **self.chosen,
             )
         except KeyboardInterrupt:
-            tell(" " + say("commands.chat.stopped"))
-        write("\n")
+            self.stopped_at = time.monotonic()
+        finally:
+            write("\n")
+        if self.stopped_at is not None:
+            note("chat.stopped")
         self.turns.append(line + "".join(shown))
 
     def _fitting(self, line: str) -> list[int]:

@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--prompt", type=typed, action="append", default=[], metavar="TEXT", help="may be given again"
     )
     texts.add_argument(
-        "--prompt-file", type=Path, metavar="FILE", help="the whole of a UTF-8 file as a prompt"
+        "--prompt-file", type=Path, metavar="FILE", help="the whole of a UTF-8 file as a prompt; - for stdin"
     )
     add_model_flags(parser)
     parser.add_argument(
@@ -125,17 +125,17 @@ def _say_speed(meter: Any) -> None:
 
 def _prompts(flags: argparse.Namespace) -> list[Prompt]:
     prompts = [Prompt(text, "--prompt") for text in flags.prompt]
-    if flags.prompt_file is not None:
+    from_stdin = str(flags.prompt_file) == "-"
+    if flags.prompt_file is not None and not from_stdin:
         from course_lib.text.decoding import text_blocks
 
-        text = "".join(text_blocks(flags.prompt_file)).rstrip("\n")
-        prompts.append(Prompt(text, "--prompt-file"))
-    if prompts:
+        prompts.append(Prompt("".join(text_blocks(flags.prompt_file)).rstrip("\n"), "--prompt-file"))
+    if prompts and not from_stdin:
         return prompts
-    text = "" if sys.stdin.isatty() else decoded(sys.stdin.buffer.read()).rstrip("\n")
+    text = "" if sys.stdin.isatty() and not from_stdin else decoded(sys.stdin.buffer.read()).rstrip("\n")
     if not text:
         raise ValueError(
             'expected a prompt, got none: --prompt TEXT, --prompt-file FILE, or text on stdin. --prompt "" begins from '
             "nothing."
         )
-    return [Prompt(text, "the text on stdin")]
+    return [*prompts, Prompt(text, "the text on stdin")]

@@ -78,7 +78,18 @@ def open_model(flags: argparse.Namespace) -> Opened:
             nbytes=checkpoint.nbytes,
             raw_config=checkpoint.config,
         )
-    check_tokenizer(opened.tokenizer, config.vocab_size)
+    try:
+        check_tokenizer(opened.tokenizer, config.vocab_size)
+    except ValueError:
+        raise ValueError(
+            f"MODEL: expected a tokenizer of {config.vocab_size:,} tokens beside this model, got one of "
+            f"{opened.tokenizer.vocab_size:,} in {folder}. It belongs to another model."
+        ) from None
+    if wrong := [token for token in config.end_token_ids if token >= config.vocab_size]:
+        raise ValueError(
+            f"MODEL: expected an end token below vocab_size = {config.vocab_size} in {folder / 'config.json'}, got "
+            f"{wrong[0]}."
+        )
     if flags.top_k is not None and flags.top_k > config.vocab_size:
         raise ValueError(
             f"--top-k: expected at most {config.vocab_size:,}, the tokens of this model, got {flags.top_k:,}."

@@ -1,10 +1,14 @@
 """`python -m course_lib chat`, as it is called."""
 
+import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from shell import Terminal, command, needs_a_terminal, refused
 
+from course_lib.classroom.commands import chat as module
 from course_lib.classroom.commands.chat import kept_turns
 
 BANGLA = "একদিন রহিম"
@@ -75,7 +79,7 @@ def test_a_line_that_is_too_long_is_refused_and_the_text_so_far_is_kept(small: P
     plain, _ = chat(small, "one\ntwo\n", *flags)
     out, said = chat(small, "one\n" + "hello " * 90 + "\ntwo\n", *flags)
     assert out == plain
-    assert "The model's context is 64, and 8 of it are kept for the answer: 56 are the most" in said
+    assert "The model's context is 64 tokens, 8 of them kept for the answer, so the most is 56" in said
 
 
 def test_a_greedy_chat_says_that_a_seed_changes_nothing(small: Path) -> None:
@@ -135,6 +139,23 @@ def test_ctrl_c_stops_an_answer_and_at_the_prompt_leaves(endless: Path) -> None:
         terminal.type(b"\x03")
         assert terminal.end() == 0
         assert "Traceback" not in terminal.shown
+
+
+def test_ctrl_c_pressed_twice_at_an_answer_does_not_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    pressed = iter([KeyboardInterrupt, KeyboardInterrupt])
+
+    def typed() -> str:
+        if (key := next(pressed, None)) is not None:
+            raise key
+        return "hello"
+
+    monkeypatch.setattr(module, "_typed_line", typed)
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: True))
+    assert module._line(time.monotonic()) == "hello"
+    pressed = iter([KeyboardInterrupt])
+    assert module._line(None) is None
+    pressed = iter([KeyboardInterrupt])
+    assert module._line(time.monotonic() - module.IMPATIENT) is None
 
 
 @needs_a_terminal

@@ -1,5 +1,6 @@
 """`python -m course_lib generate`, as it is called."""
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -47,6 +48,7 @@ def test_a_run_that_has_not_ended_is_named_and_how_to_go_on(tmp_path: Path) -> N
 def test_a_prompt_on_stdin_or_in_a_file_gives_what_the_flag_gives(small: Path, tmp_path: Path) -> None:
     flag = command("generate", small, "--prompt", BANGLA, *FEW).out
     assert process("generate", small, *FEW, stdin=BANGLA + "\r\n").out == flag
+    assert command("generate", small, "--prompt-file", "-", *FEW, stdin=BANGLA).out == flag
     file = tmp_path / "beginning.txt"
     file.write_text(BANGLA + "\n", encoding="utf-8-sig")  # as Notepad saves it
     assert command("generate", small, "--prompt-file", file, *FEW).out == flag
@@ -138,7 +140,17 @@ def test_a_tokenizer_of_another_model_is_refused_before_the_weights_are_read(
     for name in ("config.json", "model.safetensors"):
         (tmp_path / name).write_bytes((small / name).read_bytes())
     train_tokenizer(["a few words"] * 3, vocab_size=300).save(tmp_path / "tokenizer.json")
-    assert "expected the 4096 ids of the model's vocabulary" in refused("generate", tmp_path, "--prompt", "a")
+    assert "expected a tokenizer of 4,096 tokens beside this model, got one of" in refused(
+        "generate", tmp_path, "--prompt", "a"
+    )
+
+
+def test_an_end_token_that_the_model_has_not_is_a_fault_of_its_config(small: Path, tmp_path: Path) -> None:
+    for name in ("model.safetensors", "tokenizer.json"):
+        (tmp_path / name).write_bytes((small / name).read_bytes())
+    config = json.loads((small / "config.json").read_text(encoding="utf-8"))
+    (tmp_path / "config.json").write_text(json.dumps(config | {"eos_token_id": 4096}), encoding="utf-8")
+    assert "expected an end token below vocab_size = 4096" in refused("generate", tmp_path, "--prompt", "a")
 
 
 @pytest.mark.parametrize("data", [b"caf\xe9", "একদিন".encode("utf-16")])
