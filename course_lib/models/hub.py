@@ -7,6 +7,8 @@ from pathlib import Path
 from .tensor_files import BIN, INDEX, SAFETENSORS
 
 ALWAYS = ("config.json", "generation_config.json", "*token*.json", "vocab.json", "merges.txt")
+CARD = "README.md"
+"""Fetched for the licence it states; what was downloaded without it is whole as well."""
 WEIGHTS = {
     SAFETENSORS: (SAFETENSORS, "model-*.safetensors", SAFETENSORS + INDEX),
     BIN: (BIN, "pytorch_model-*.bin", BIN + INDEX),
@@ -35,7 +37,7 @@ def hub_folder(name: str, *, revision: str | None = None) -> Path:
             listed = {file.rfilename for file in there}
             kinds = [files for kind, files in WEIGHTS.items() if {kind, kind + INDEX} & listed]
             # By the name of the revision, not by its commit: so it is found again when the network is gone.
-            patterns = [*ALWAYS, *(kinds[0] if kinds else ())]
+            patterns = [*ALWAYS, CARD, *(kinds[0] if kinds else ())]
             return Path(hub.snapshot_download(name, revision=revision, allow_patterns=patterns))
         except errors.HFValidationError as error:
             raise ValueError(

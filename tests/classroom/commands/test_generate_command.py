@@ -1,13 +1,17 @@
 """`python -m course_lib generate`, as it is called."""
 
+import io
 import json
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from shell import Terminal, call, command, environment, needs_a_terminal, process, refused
 
+from course_lib.classroom.commands.generate import main
+from course_lib.classroom.commands.streams import writer
 from course_lib.text import graphemes
 
 BANGLA = "একদিন রহিম"
@@ -87,7 +91,7 @@ def test_a_stop_text_ends_the_answer_and_is_not_shown() -> None:
 
 
 def test_a_stop_text_of_backslash_n_is_a_line_end() -> None:
-    flags = ("generate", "lean-opt-5m", "--prompt", BANGLA, "--max-new-tokens", 200, "--stop", r"\n")
+    flags = ("generate", "lean-opt-5m", "--prompt", BANGLA, "--max-new-tokens", 100, "--stop", r"\n")
     assert command(*flags).out.count("\n") == 1
 
 
@@ -221,11 +225,28 @@ def test_a_terminal_gets_text_as_it_is_written_in_whole_graphemes_and_no_control
     assert text in shown.replace("\r", "")
 
 
-def test_a_conjunct_is_never_cut_by_a_write(monkeypatch: pytest.MonkeyPatch) -> None:
-    import io
-    import sys
+def test_no_control_character_reaches_a_terminal_and_joiners_do() -> None:
+    class Stream(io.StringIO):
+        terminal = True
 
-    from course_lib.classroom.commands.generate import main
+        def isatty(self) -> bool:
+            return self.terminal
+
+    text = "র‍্যাম\x1b[2J\x07\x9b\n\tউদ্‌যাপন\r"
+    stream = Stream()
+    writer(stream)(text)
+    assert stream.getvalue() == "র‍্যাম[2J\n\tউদ্‌যাপন"
+    stream = Stream()
+    stream.terminal = False
+    writer(stream)(text)
+    assert stream.getvalue() == text
+
+
+@pytest.mark.parametrize("model", ["lean-opt-5m", "small"])
+def test_a_conjunct_is_never_cut_by_a_write(
+    model: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = model if model == "lean-opt-5m" else str(request.getfixturevalue(model))
 
     class Recorder(io.StringIO):
         writes: list[str] = []  # noqa: RUF012
@@ -236,7 +257,7 @@ def test_a_conjunct_is_never_cut_by_a_write(monkeypatch: pytest.MonkeyPatch) -> 
 
     recorder = Recorder()
     monkeypatch.setattr(sys, "stdout", recorder)
-    assert main(["lean-opt-5m", "--prompt", "ক", "--seed", "3", "--max-new-tokens", "120"]) == 0
+    assert main([folder, "--prompt", "ক", "--seed", "3", "--max-new-tokens", "60"]) == 0
     new = recorder.writes[1:]
     assert len(new) > 20
     assert [sign for text in new for sign in graphemes(text)] == graphemes("".join(new))
