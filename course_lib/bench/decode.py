@@ -19,6 +19,7 @@ from ..models import OPT, OPTConfig, generate
 from ..models.few_rows import few_rows
 from .blocks import NATIVE_BF16
 from .comparison import Comparison, Progress
+from .decode_loading import load_memory
 from .report import Report, this_machine
 
 OURS, PEER = "generate()", "transformers' generate"
@@ -29,15 +30,20 @@ CLAIMED = {1: ">= 0.95", 8: ">= 1.3"}
 
 @dataclass(frozen=True)
 class Sizes:
-    """A model of random weights, the tokens of each prompt, and how many tokens follow in a timing."""
+    """A model of random weights, the tokens of each prompt, and how many tokens follow in a timing; and one that is
+    loaded."""
 
     config: OPTConfig = field(default_factory=lambda: OPTConfig.of_size("opt-125m"))
     prompt: int = 32
     new: int = 64
     pairs: int | None = None
+    loaded: OPTConfig = field(default_factory=lambda: OPTConfig.of_size("opt-1.3b"))
 
 
-QUICK = Sizes(OPTConfig(vocab_size=512, dim=64, num_layers=2, num_heads=4, max_length=64), 8, 6, 2)
+SMALL = OPTConfig(vocab_size=512, dim=64, num_layers=2, num_heads=4, max_length=64)
+QUICK = Sizes(
+    SMALL, 8, 6, 2, loaded=OPTConfig(vocab_size=4096, dim=512, num_layers=4, num_heads=8, max_length=64)
+)
 
 
 def run(
@@ -45,8 +51,8 @@ def run(
 ) -> Report:
     """Measure everything. ``quick`` takes a tiny model and shows that it runs, not what holds.
 
-    Without transformers there is nothing to stand beside: then only the bandwidth is measured. On CUDA: the same work,
-    without claims.
+    Without transformers there is nothing to stand beside: then only the bandwidth and the memory of loading are
+    measured. On CUDA: the same work, without claims.
     """
     report = Report("decode", this_machine(device), quick=quick)
     bench = Comparison(report, device, (QUICK if quick else Sizes()).pairs, progress)
@@ -70,6 +76,11 @@ def measure(bench: Comparison, sizes: Sizes) -> None:
         del peer
         if dtype == torch.float32:
             bench.claim("decode.bandwidth", _bandwidth(bench, sizes, model, name), ">= 0.85")
+        del model
+    # Into the memory of this machine, whatever decodes.
+    loading = load_memory(sizes.loaded)
+    bench.report.rows.append({"name": "loading shards in fp16", "peak_over_model": loading})
+    bench.claim("load.memory", loading, "<= 1.1")
 
 
 def _beside_the_peer(bench: Comparison, sizes: Sizes, model: OPT, peer: Any, batch: int, dtype: str) -> float:

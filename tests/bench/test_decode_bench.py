@@ -10,7 +10,8 @@ import torch
 
 from course_lib.bench import decode
 from course_lib.bench.__main__ import BENCHES, main
-from course_lib.models import OPT
+from course_lib.bench.decode_loading import load_memory
+from course_lib.models import OPT, OPTConfig
 
 BOUNDS = {
     "decode.over_transformers.fp32.b1": ">= 0.95",
@@ -18,6 +19,7 @@ BOUNDS = {
     "decode.over_transformers.bf16.b1": ">= 0.95",
     "decode.over_transformers.bf16.b8": ">= 1.3",
     "decode.bandwidth": ">= 0.85",
+    "load.memory": "<= 1.1",
 }
 
 
@@ -65,6 +67,20 @@ def test_the_bytes_of_a_step_are_the_weights_of_its_products(model: OPT) -> None
     assert decode.weight_bytes(model) == 4 * (2 * 12 * 64 * 64 + 512 * 64)
 
 
+def test_what_is_loaded_in_full_is_of_the_size_of_1_3b() -> None:
+    config = decode.Sizes().loaded
+    assert (config.num_layers, config.dim, config.num_heads) == (24, 2048, 32)
+
+
+@pytest.mark.parametrize(
+    ("files", "loaded"), [("safetensors", None), ("safetensors", torch.float32), ("bin", None)]
+)
+def test_loading_takes_the_model_and_a_tensor_more(files: str, loaded: torch.dtype | None) -> None:
+    config = OPTConfig(vocab_size=20_000, dim=768, num_layers=6, num_heads=12, max_length=64)
+    peak = load_memory(config, files=files, loaded=loaded, shard_bytes=20_000_000)
+    assert 0.9 < peak < (1.35 if files == "safetensors" else 1.5), peak
+
+
 def test_the_full_run_is_of_a_125m_sized_model() -> None:
     config = decode.Sizes().config
     assert (config.num_layers, config.dim, config.vocab_size) == (12, 768, 50272)
@@ -86,5 +102,5 @@ def test_quick_measures_every_claim_and_decides_none(tmp_path: Path, capsys: pyt
 def test_without_transformers_the_bandwidth_is_measured_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode, "transformers_twin", lambda model: None)
     report = decode.run(quick=True)
-    assert [claim.name for claim in report.claims] == ["decode.bandwidth"]
+    assert [claim.name for claim in report.claims] == ["decode.bandwidth", "load.memory"]
     assert "not installed" in report.rows[0]["name"]
