@@ -116,11 +116,11 @@ def _say_speed(meter: Any) -> None:
     prefill, decode = meter.prefill_tokens_per_second, meter.decode_tokens_per_second
     if prefill is None:
         return
-    values = {"tokens": meter.prompt_tokens, "speed": f"{prefill:,.0f}"}
+    values = {"tokens": f"{meter.prompt_tokens:,}", "speed": f"{prefill:,.0f}"}
     if decode is None:
         note("speed.prefill", **values)
     else:
-        note("speed.both", **values, new=meter.decode_tokens, new_speed=f"{decode:,.1f}")
+        note("speed.both", **values, new=f"{meter.decode_tokens:,}", new_speed=f"{decode:,.1f}")
 
 
 def _prompts(flags: argparse.Namespace) -> list[Prompt]:

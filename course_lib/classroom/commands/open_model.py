@@ -85,7 +85,7 @@ def open_model(flags: argparse.Namespace) -> Opened:
             f"MODEL: expected a tokenizer of {config.vocab_size:,} tokens beside this model, got one of "
             f"{opened.tokenizer.vocab_size:,} in {folder}. It belongs to another model."
         ) from None
-    if wrong := [token for token in config.end_token_ids if token >= config.vocab_size]:
+    if wrong := [token for token in config.end_token_ids if not 0 <= token < config.vocab_size]:
         raise ValueError(
             f"MODEL: expected an end token below vocab_size = {config.vocab_size} in {folder / 'config.json'}, got "
             f"{wrong[0]}."

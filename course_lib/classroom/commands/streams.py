@@ -95,8 +95,9 @@ def _open_streams() -> None:
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     for stream, errors in ((sys.stdin, "strict"), (sys.stdout, "replace"), (sys.stderr, "replace")):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(encoding="utf-8", errors=errors)
+        reconfigure = getattr(stream, "reconfigure", None)  # a notebook's streams have none
+        if reconfigure is not None:
+            reconfigure(encoding="utf-8", errors=errors)
 
 
 def _settle(stream: Any) -> None:

@@ -1,11 +1,14 @@
 """What is said of a model's licence."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from course_lib.classroom.commands import licence
 from course_lib.classroom.commands.licence import card_fields, family_of, say_licence
+from course_lib.classroom.messages import catalogue
 
 OPT = {"model_type": "opt", "vocab_size": 50272}
 BLOOM = {"model_type": "bloom", "vocab_size": 250880}
@@ -41,7 +44,7 @@ def test_bloom_allows_paid_work_but_not_every_use(said: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("licence", "words"),
+    ("stated", "words"),
     [
         ("cc0-1.0", "CC0 1.0. Anyone may use it for anything"),
         ('"cc0-1.0"', "CC0 1.0. Anyone may use it for anything"),
@@ -59,8 +62,8 @@ def test_bloom_allows_paid_work_but_not_every_use(said: Any, name: str) -> None:
         ("[mit]", "MIT. Free for any use"),
     ],
 )
-def test_a_stated_licence_is_named_with_what_it_allows(said: Any, licence: str, words: str) -> None:
-    assert words in said("someone/model", f"language: bn\nlicense: {licence}\ntags: [a, b]")
+def test_a_stated_licence_is_named_with_what_it_allows(said: Any, stated: str, words: str) -> None:
+    assert words in said("someone/model", f"language: bn\nlicense: {stated}\ntags: [a, b]")
 
 
 def test_without_a_licence_that_is_said(said: Any) -> None:
@@ -98,3 +101,12 @@ def test_a_name_cannot_repaint_a_terminal(said: Any) -> None:
 def test_a_card_without_a_header_states_nothing(tmp_path: Path, card: str) -> None:
     (tmp_path / "README.md").write_text(card, encoding="utf-8")
     assert card_fields(tmp_path) == {}
+
+
+def test_every_message_of_the_commands_is_used_by_them() -> None:
+    folder = Path(licence.__file__).parent
+    sources = "\n".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
+    keys = {key.removeprefix("commands.") for key in catalogue() if key.startswith("commands.")}
+    named = {f"licence.{kind}" for kind in ("share_alike", "name_makers") if f'"{kind}"' in sources}
+    unused = {key for key in keys - named if not re.search(rf'"(commands\.)?{re.escape(key)}"', sources)}
+    assert not unused
