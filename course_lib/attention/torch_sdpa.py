@@ -372,9 +372,9 @@ def _rows_lost_to_nan(query: Tensor, key: Tensor, out: Tensor, lse: Tensor) -> T
 
     ``query``, ``key`` and ``out`` are [batch, heads, length, head_dim].
     """
-    suspect = lse == 0
-    if not suspect.any() or finite(query, key):
+    if lse.all() or finite(query, key):
         return None
+    suspect = lse == 0
     bad_query = ~query.isfinite().all(-1)
     no_good_key = ~key.isfinite().all(-1).any(-1, keepdim=True)
     return suspect & (out == 0).all(-1) & (bad_query | no_good_key)

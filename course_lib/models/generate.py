@@ -86,8 +86,10 @@ def generate(
     if rows.done:
         return rows.result()
     caches = _caches(len(own.layers), tokens.shape[1], settings)
-    hidden = own.hidden(tokens, attention_mask=settings.real, cache=caches)
-    unread = rows.take(own.head(_at_last_real(hidden, settings.real)))
+    # A short prompt has few rows too, and the head always has. A single step: weights are put in no order for it.
+    with few_rows(own, len(tokens), steps=1):
+        hidden = own.hidden(tokens, attention_mask=settings.real, cache=caches)
+        unread = rows.take(own.head(_at_last_real(hidden, settings.real)))
     del hidden
     with few_rows(own, len(tokens), steps=0 if rows.done else settings.max_new_tokens - 1):
         while not rows.done:

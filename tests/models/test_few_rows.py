@@ -11,7 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from course_lib.models import few_rows as module
+from course_lib.models import generate
 from course_lib.models.few_rows import MOST_ROWS, STEPS_TO_REPAY, few_rows
+
+from .made import small, token_ids
 
 x86_with_onednn = pytest.mark.skipif(
     platform.machine() not in ("x86_64", "AMD64") or not torch.backends.mkldnn.is_available(),
@@ -220,3 +223,11 @@ def test_a_call_inside_another_leaves_the_layers_to_the_outer_one() -> None:
             assert changed(model) == outer
         assert changed(model) == outer
     assert changed(model) == [False, False]
+
+
+@x86_with_onednn
+def test_a_short_prompt_is_read_as_fast_as_what_follows() -> None:
+    model = small()
+    used = operators(lambda: generate(model, token_ids(2, 5), max_new_tokens=1, stop=()))
+    assert "mkldnn::_linear_pointwise" in used and "aten::linear" not in used
+    assert not any("forward" in vars(layer) for layer in model.modules())
