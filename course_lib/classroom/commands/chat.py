@@ -130,8 +130,6 @@ def _line(stopped_at: float | None) -> str | None:
         except KeyboardInterrupt:
             return None
         return decoded(line).rstrip("\n") if line else None
-    with suppress(ImportError):
-        import readline  # noqa: F401 (arrow keys, and lines longer than a terminal's own 4,096 bytes)
     while True:
         try:
             return _typed_line()
@@ -146,6 +144,8 @@ def _line(stopped_at: float | None) -> str | None:
 
 def _typed_line() -> str:
     if sys.stdout.isatty():
+        with suppress(ImportError):  # Windows has it built in
+            import readline  # noqa: F401 (arrow keys, and lines longer than a terminal's own 4,096 bytes)
         return input("> ")
     # Python would write its prompt among the answers, which go to a file.
     print("> ", end="", file=sys.stderr, flush=True)

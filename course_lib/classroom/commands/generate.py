@@ -21,7 +21,7 @@ stderr, in Bangla with COURSE_LANGUAGE=bn.
 
 examples:
   python -m course_lib generate lean-opt-5m --prompt "একদিন সকালে"
-  python -m course_lib generate lean-opt-5m --prompt "One day" --top-p 0.9 --seed 1
+  python -m course_lib generate lean-opt-5m --prompt "One day" --top-p 0.9
   python -m course_lib generate facebook/opt-125m --prompt "Rice is" --stop "\\n"
   python -m course_lib generate my_run --prompt-file beginning.txt > story.txt"""
 

@@ -121,6 +121,28 @@ def test_what_is_wrong_is_one_sentence_before_anything_is_written(
     assert said in refused("generate", small, *flags)
 
 
+@pytest.mark.parametrize("name", ["generate", "chat"])
+def test_help_explains_every_flag_with_its_default_and_neither_it_nor_a_wrong_flag_loads_torch(
+    name: str,
+) -> None:
+    program = (
+        "import sys\nfrom course_lib.cli import main\n"
+        "for flag in ('--top-k=x', '--help'):\n    try: main([sys.argv[1], 'm', flag])\n"
+        "    except SystemExit: print('torch' in sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, name], capture_output=True, env=environment(COLUMNS="80"), timeout=300
+    )
+    said = done.stderr.decode("utf-8")
+    assert "expected a whole number of at least 1, got 'x'" in said and said.count("False\n") == 2
+    shown = done.stdout.decode("utf-8")
+    assert "continues, it does not obey" in shown and max(map(len, shown.splitlines())) <= 80
+    options = shown[shown.index("options:") : shown.index("examples:" if name == "generate" else "while it")]
+    for flag in options.split("\n  --")[1:]:
+        switch = flag.split()[0]
+        assert "default:" in flag or switch in ("prompt", "prompt-file"), switch
+
+
 @pytest.mark.parametrize("wrong", ["", "./nowhere", "lean-opt-5"])
 def test_a_model_that_is_nowhere_is_named(wrong: str) -> None:
     said = refused("generate", wrong, "--prompt", "a")
