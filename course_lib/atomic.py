@@ -19,7 +19,7 @@ def write_atomically(path: Path, content: str | bytes) -> bool:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
-        mode = path.stat().st_mode if path.exists() else 0o666 & ~_umask()
+        mode = path.stat().st_mode if path.exists() else new_file_mode()
         os.chmod(temporary, mode)
         os.replace(temporary, path)
     except BaseException:
@@ -28,7 +28,8 @@ def write_atomically(path: Path, content: str | bytes) -> bool:
     return True
 
 
-def _umask() -> int:
+def new_file_mode() -> int:
+    """The permissions that a new file gets by the user's umask. Files made under a temporary name have fewer."""
     mask = os.umask(0)
     os.umask(mask)
-    return mask
+    return 0o666 & ~mask

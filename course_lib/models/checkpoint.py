@@ -15,6 +15,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from course_lib.atomic import new_file_mode
+
 from .open_checkpoint import Checkpoint as Checkpoint
 from .open_checkpoint import open_checkpoint as open_checkpoint
 from .tensor_files import few, looks_like_pickle
@@ -50,7 +52,7 @@ def write_model(
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = {"format": "pt", "config": text}
     contents: dict[str, Callable[[Path], None]] = {
-        WEIGHTS: lambda path: save_file(plain, path, metadata=header),
+        WEIGHTS: lambda path: save_tensors(plain, path, metadata=header),
         CONFIG: lambda path: _write_text(path, text),
         CARD: lambda path: _write_text(path, card),
     }
@@ -195,6 +197,12 @@ def _check_names(path: Path, stored: set[str], wanted: set[str]) -> None:
             f"folder: expected the {len(wanted)} tensors of the model that {CONFIG} describes, got "
             f"{' and '.join(found)} in {path}."
         )
+
+
+def save_tensors(tensors: Mapping[str, Tensor], path: Path, *, metadata: Mapping[str, str]) -> None:
+    """``save_file`` of safetensors, which leaves a file to its owner alone, with the permissions of any new file."""
+    save_file(dict(tensors), path, metadata=dict(metadata))
+    path.chmod(new_file_mode())
 
 
 def _write_text(path: Path, text: str) -> None:

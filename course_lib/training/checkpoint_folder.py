@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
-from course_lib.models.checkpoint import to_disk
+from course_lib.models.checkpoint import save_tensors, to_disk
 
 MODEL, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 FORMAT = 1
@@ -166,7 +165,7 @@ def _write_whole(path: Path, tensors: Mapping[str, Mapping[str, Tensor]], conten
         part.mkdir()
         header = {"format": "pt", "step": str(content["step"]), "save": content["save"]}
         for file, named in tensors.items():
-            save_file(dict(named), part / file, metadata=header)
+            save_tensors(named, part / file, metadata=header)
             to_disk(part / file)
         files = {file: _fingerprint(part / file) for file in tensors}
         _write_state(part / STATE, {"format": FORMAT, **content, "files": files})

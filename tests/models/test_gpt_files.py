@@ -180,3 +180,15 @@ def test_a_model_laid_out_on_meta_takes_no_memory_and_keeps_its_slopes() -> None
     assert all(parameter.is_meta for parameter in model.parameters())
     assert model.alibi is not None
     assert not model.alibi.slopes.is_meta
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of this kind are a system's own")
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_all_files_of_a_folder_may_be_read_by_those_whom_the_umask_allows(tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        small().save(tmp_path / "model")
+    finally:
+        os.umask(before)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "model").iterdir()}
+    assert set(modes.values()) == {0o666 & ~mask}, modes

@@ -75,7 +75,7 @@ def _kill_at_write(moment: int) -> None:
 
         return call
 
-    for name in ("save_file", "to_disk", "_write_state", "_folder_to_disk"):
+    for name in ("save_tensors", "to_disk", "_write_state", "_folder_to_disk"):
         setattr(checkpoint_folder, name, counted(getattr(checkpoint_folder, name)))
     checkpoint_folder.os.replace = counted(os.replace)
     checkpoint_folder.shutil.rmtree = counted(checkpoint_folder.shutil.rmtree)

@@ -191,7 +191,9 @@ def moments_of_a_write(monkeypatch: pytest.MonkeyPatch, stop_at: int) -> list[st
 
         return call
 
-    monkeypatch.setattr(checkpoint_folder, "save_file", counted("save_file", checkpoint_folder.save_file))
+    monkeypatch.setattr(
+        checkpoint_folder, "save_tensors", counted("save_tensors", checkpoint_folder.save_tensors)
+    )
     monkeypatch.setattr(checkpoint_folder, "to_disk", counted("to_disk", checkpoint_folder.to_disk))
     monkeypatch.setattr(
         checkpoint_folder, "_folder_to_disk", counted("folder", checkpoint_folder._folder_to_disk)
@@ -244,9 +246,9 @@ def test_each_file_and_the_folder_reach_the_disk_before_the_name_does(
     done = moments_of_a_write(monkeypatch, 10_000)
     write(tmp_path, 1)
     assert done[:8] == [
-        "save_file",
+        "save_tensors",
         "to_disk",
-        "save_file",
+        "save_tensors",
         "to_disk",
         "to_disk",
         "folder",

@@ -159,7 +159,7 @@ def test_numbers_that_make_no_sense_are_refused(tmp_path: Path, option: str, val
     "interruption",
     [OSError(28, "No space left on device"), SafetensorError("No space left on device"), KeyboardInterrupt()],
 )
-@pytest.mark.parametrize("function", ["save_file", "to_disk", "_write_state", "_folder_to_disk"])
+@pytest.mark.parametrize("function", ["save_tensors", "to_disk", "_write_state", "_folder_to_disk"])
 def test_a_write_that_fails_leaves_what_was_there_and_nothing_else(
     newest: Path, monkeypatch: pytest.MonkeyPatch, function: str, interruption: BaseException
 ) -> None:

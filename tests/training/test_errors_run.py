@@ -286,7 +286,7 @@ def test_too_little_room_is_found_before_the_first_step(tmp_path, monkeypatch):
 
 def test_a_disk_that_runs_full_ends_the_run_and_leaves_what_was_written(tmp_path, monkeypatch):
     config = small(output=tmp_path, checkpoint_every=2)
-    save = checkpoint_folder.save_file
+    save = checkpoint_folder.save_tensors
 
     def full(tensors, path, **options):
         if "step-00000004" in str(path):
@@ -294,7 +294,7 @@ def test_a_disk_that_runs_full_ends_the_run_and_leaves_what_was_written(tmp_path
         save(tensors, path, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint_folder, "save_file", full)
+        patch.setattr(checkpoint_folder, "save_tensors", full)
         refused(config, OSError, "No space left on device", "step-00000002")
     assert [line["step"] for line in read_log(tmp_path / "log.jsonl") if "loss" in line] == [1, 2, 3, 4]
     resumed = train(config, progress=False)
