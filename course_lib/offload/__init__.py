@@ -1,5 +1,7 @@
 """Models larger than memory (lessons 10 to 12)."""
 
 from .quantize import QuantizedTensor, dequantize, quantize
+from .quantized_linear import QuantizedLinear
+from .quantized_model import quantize_model
 
-__all__ = ["QuantizedTensor", "dequantize", "quantize"]
+__all__ = ["QuantizedLinear", "QuantizedTensor", "dequantize", "quantize", "quantize_model"]
