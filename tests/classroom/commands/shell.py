@@ -126,6 +126,13 @@ class Terminal:
             pass
         return self.process.wait(timeout=120)
 
+    def interrupt(self) -> None:
+        """Press Ctrl-C, again if nothing comes of it: readline misses one that comes just before it begins to wait."""
+        for _ in range(6):
+            self.type(b"\x03")
+            if select.select([self.fd], [], [], 10)[0]:
+                return
+
     def _read(self) -> bytes:
         assert select.select([self.fd], [], [], 30)[0], f"nothing more after {self.shown!r}"
         try:
