@@ -134,7 +134,7 @@ class Terminal:
                 return
 
     def _read(self) -> bytes:
-        assert select.select([self.fd], [], [], 30)[0], f"nothing more after {self.shown!r}"
+        assert select.select([self.fd], [], [], 240)[0], f"nothing more after {self.shown!r}"
         try:
             chunk = os.read(self.fd, 65536)
         except OSError:  # so Linux says that the other end is closed
