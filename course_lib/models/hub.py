@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 from .tensor_files import BIN, INDEX, SAFETENSORS
@@ -14,6 +15,17 @@ WEIGHTS = {
     BIN: (BIN, "pytorch_model-*.bin", BIN + INDEX),
 }
 """The first kind that a model has is fetched: many have both, and one is enough; adapters and the like are not it."""
+
+OF_THE_DISK = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.EIO,
+    errno.ENAMETOOLONG,
+}
+"""Errors that no network is to blame for."""
 
 
 def hub_folder(name: str, *, revision: str | None = None) -> Path:
@@ -53,8 +65,16 @@ def hub_folder(name: str, *, revision: str | None = None) -> Path:
             raise FileNotFoundError(
                 f"revision: expected a branch, tag or commit of {name}, got {revision!r}, which the hub does not know."
             ) from None
-        except (OSError, errors.HfHubHTTPError, errors.OfflineModeIsEnabled):
-            pass  # no network, or none that answers to the end: an earlier download may do
+        except (errors.HfHubHTTPError, errors.OfflineModeIsEnabled):
+            pass  # no hub that answers to the end: an earlier download may do
+        except OSError as error:
+            if error.errno in OF_THE_DISK:
+                raise OSError(
+                    error.errno,
+                    f"path: {name} could not be written to the cache of downloads: {error.strerror}.",
+                    error.filename,
+                ) from error
+            # no network: an earlier download may do
         except Exception as error:
             # The hub's HTTP library differs from version to version, and has no error that is an OSError.
             if not type(error).__module__.startswith(("httpx", "httpcore", "requests")):
