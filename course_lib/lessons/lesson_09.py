@@ -78,7 +78,7 @@ __all__ = [
 
 
 def positions(attention_mask):
-    """[batch, length] integers: the how-manieth real token of its row each one is, counted from 0.
+    """[batch, length] integers: the number of each real token within its row, counted from 0.
 
     attention_mask [batch, length]: 1 or True for a real token, 0 or False for padding, which may stand anywhere.
     Padding may get any number. OPT adds its 2 later, inside the model.
