@@ -8,6 +8,7 @@ from torch import Tensor
 
 from . import batched, torch_sdpa, xformers_bridge
 from .call import Call
+from .one_query import one_query
 from .reference import reference_attention
 from .tiled import tiled_attention
 
@@ -51,7 +52,7 @@ def attention(
 
 def _attend(query, key, value, bias, scale, backend, return_lse) -> tuple[Tensor, Tensor | None]:
     if bias is None and scale is None and backend == "auto" and not return_lse:
-        out = torch_sdpa.one_query(query, key, value)
+        out = one_query(query, key, value)
         if out is not None:
             return out, None
     call = Call.of(query, key, value, bias, scale=scale, return_lse=return_lse)

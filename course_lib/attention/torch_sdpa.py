@@ -7,17 +7,15 @@ queries than keys is a top-left one over the last of them, and a mask no larger 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from .bias import NEG_INF, AttentionBias, Block, Grid, four_dims
-from .call import DTYPES, Call, innermost_blocks, take_keys
+from .call import Call, innermost_blocks, take_keys
 from .reference import accumulation_dtype, finite
 
 LARGEST_ROW_BIAS = 1000.0
@@ -46,36 +44,6 @@ class _Piece:
         if held is None or held.dtype != dtype:
             held = self.mask.tile(range(grid.q_len), range(grid.k_len), grid).to(dtype)
         return four_dims(held).to(grid.device)
-
-
-def one_query(query: Any, key: Any, value: Any) -> Tensor | None:
-    """The attention of one query a sequence over all keys, as decoding asks for it again and again; None where this is
-    not such a call, or not a plain one.
-
-    It is what :func:`run` computes for the same call, to the bit. What ``Call.of`` checks with a sentence for each
-    fault takes as long as the kernel itself, so here it is one condition; where that fails, the sentences are told.
-    """
-    if type(query) is not Tensor or type(key) is not Tensor or type(value) is not Tensor:
-        return None
-    if query.dim() != 4 or key.dim() != 4 or key.shape != value.shape:
-        return None
-    batch, q_len, heads, head_dim = query.shape
-    plain = (
-        q_len == 1
-        and batch
-        and head_dim
-        and key.numel()
-        and (batch, heads, head_dim) == (key.shape[0], key.shape[2], key.shape[3])
-        and query.dtype == key.dtype == value.dtype
-        and query.dtype in DTYPES
-        and query.device.type == key.device.type == value.device.type == "cpu"
-        and query.layout == key.layout == value.layout == torch.strided
-        and query.stride(3) == key.stride(3) == value.stride(3) == 1
-    )
-    if not plain or torch.is_autocast_enabled("cpu") or torch.is_grad_enabled():
-        return None
-    query, key, value = query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
-    return _launch(query, key, value, False, None, 1 / math.sqrt(head_dim))[0].transpose(1, 2)
 
 
 def why_not(call: Call) -> str | None:
@@ -209,7 +177,7 @@ def _in_one_launch(call: Call, piece: _Piece) -> Tensor | None:
     query, key, value = _with_kernel_strides(call.query, call.key, call.value)
     (q,) = split.by_kv_head(query.transpose(1, 2))
     k, v = (take_keys(t, piece.keys).transpose(1, 2) for t in (key, value))
-    out, _ = _launch(q, k, v, piece.causal, None, call.scale)
+    out, _ = launch(q, k, v, piece.causal, None, call.scale)
     if groups > 1:
         out = out.unflatten(2, (groups, q_len)).flatten(1, 2)
     return out.transpose(1, 2)
@@ -220,7 +188,7 @@ def _with_kernel_strides(*tensors: Tensor) -> list[Tensor]:
     return [t if t.stride(-1) == 1 else t.contiguous() for t in tensors]
 
 
-def _launch(
+def launch(
     query: Tensor, key: Tensor, value: Tensor, causal: bool, mask: Tensor | None, scale: float
 ) -> tuple[Tensor, Tensor]:
     """The kernel's output [batch, heads, rows, head_dim] and log-sum-exp [batch, heads, rows]."""
@@ -263,7 +231,7 @@ class _FlashOnCPU(torch.autograd.Function):
             to_out = split.by_kv_head(out[:, rows].transpose(1, 2), copy=False)
             to_lse = split.by_kv_head(lse[:, :, rows], copy=False)
             for part, q in enumerate(split.by_kv_head(query[:, rows].transpose(1, 2))):
-                part_out, part_lse = _launch(q, k, v, piece.causal, split.mask(part, q), scale)
+                part_out, part_lse = launch(q, k, v, piece.causal, split.mask(part, q), scale)
                 to_out[part].copy_(part_out.view(to_out[part].shape))
                 to_lse[part].copy_(part_lse.view(to_lse[part].shape))
         ctx.pieces, ctx.scale = pieces, scale

@@ -8,10 +8,12 @@ from itertools import pairwise
 from typing import Any
 
 import torch
+from torch import nn
 
 from course_lib.gqa import KVCache
 from course_lib.lessons.lesson_08_measure import quickest
 from course_lib.models import OPT, NewToken, OPTConfig, generate
+from course_lib.models.few_rows import few_rows
 
 
 def opt_of_shape(size: str = "125m") -> OPT:
@@ -66,7 +68,10 @@ def memory_speed(*, megabytes: int = 256, seconds: float = 0.3) -> float:
     return numbers.numel() * numbers.element_size() / quickest(numbers.sum, seconds)
 
 
-def product_speed(*, rows: int = 256, width: int = 1024, seconds: float = 0.3) -> float:
-    """Operations a second (FLOP/s) of a product of two matrices in fp32: what the processor can do if it is fed."""
-    x, weight = torch.ones(rows, width), torch.ones(width, 4 * width)
-    return 2 * rows * width * 4 * width / quickest(partial(torch.mm, x, weight), seconds)
+@torch.no_grad()
+def product_speed(*, rows: int = 64, width: int = 1024, seconds: float = 0.3) -> float:
+    """Operations a second (FLOP/s) in fp32, of a product with a weight that stays in the cache: what the processor can
+    do if it is fed. By the products that ``generate`` uses."""
+    layer, x = nn.Linear(width, width, bias=False), torch.ones(rows, width)
+    with few_rows(layer, rows, steps=1):
+        return 2 * rows * width * width / quickest(partial(layer, x), seconds)

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from course_lib.attention import Causal, attention, torch_sdpa
+from course_lib.attention import Causal, attention
+from course_lib.attention.one_query import one_query
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +35,7 @@ def test_a_single_query_comes_out_as_by_the_long_way_to_the_bit(
     shape: tuple[int, int, int, int], dtype: torch.dtype
 ) -> None:
     query, key, value = of_shape(*shape, dtype)
-    short = torch_sdpa.one_query(query, key, value)
+    short = one_query(query, key, value)
     assert short is not None
     assert torch.equal(short, attention(query, key, value, backend="torch_sdpa"))
     assert torch.equal(short, attention(query, key, value, Causal("bottom-right")))
@@ -45,7 +46,7 @@ def test_keys_in_the_order_of_a_cache_are_read_where_they_lie() -> None:
     query, key, value = of_shape(2, 9, 4, 16)
     room = torch.zeros(2, 4, 30, 16)
     room[:, :, :9] = key.transpose(1, 2)
-    short = torch_sdpa.one_query(query, room[:, :, :9].transpose(1, 2), value)
+    short = one_query(query, room[:, :, :9].transpose(1, 2), value)
     assert short is not None
     torch.testing.assert_close(short, attention(query, key, value, backend="reference"), rtol=1e-5, atol=1e-6)
 
@@ -93,17 +94,17 @@ def subclass(tensors: list[Tensor]) -> list[Any]:
     "change", [grouped, wide_values, two_queries, no_keys, of_two_dtypes, spread_numbers, subclass]
 )
 def test_what_is_not_such_a_call_goes_the_long_way(change: Any) -> None:
-    assert torch_sdpa.one_query(*change(of_shape(2, 6, 4, 8))) is None
+    assert one_query(*change(of_shape(2, 6, 4, 8))) is None
 
 
 def test_gradients_and_autocast_go_the_long_way() -> None:
     tensors = of_shape(1, 6, 2, 8)
     with torch.enable_grad():
         tensors[0].requires_grad_()
-        assert torch_sdpa.one_query(*tensors) is None
+        assert one_query(*tensors) is None
         assert attention(*tensors).requires_grad
     with torch.autocast("cpu", torch.bfloat16):
-        assert torch_sdpa.one_query(*tensors) is None
+        assert one_query(*tensors) is None
         assert attention(*tensors).dtype == torch.bfloat16
 
 

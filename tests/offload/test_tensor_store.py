@@ -241,7 +241,9 @@ with TensorStore.open_or_create(sys.argv[1], {"a": 1}, 80_000, tensors) as store
     print("good", flush=True)
 """
     both = [
-        subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True, encoding="utf-8"
+        )
         for _ in range(2)
     ]
     said = [process.communicate(timeout=120)[0].split() for process in both]
