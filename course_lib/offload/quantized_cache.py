@@ -94,22 +94,22 @@ class QuantizedKVCache(KVCache):
         return max(size, 8 // self.bits)
 
     def _packed(self, name: str, tensor: Tensor) -> Tensor:
-        """[batch, new, kv_heads, bytes]: the steps of a head, its minima, then its counts, so that a token's lie
-        together and a cache of bytes keeps them as it keeps any numbers."""
+        """[batch, new, kv_heads, bytes / 2]: the steps of a head, its minima, then its counts, so that a token's lie
+        together. They pass for float16, which a cache of keys and values keeps bit by bit, whatever they mean."""
         try:
             found = quantize(tensor, bits=self.bits, group_size=self._size(tensor.shape[-1]))
         except ValueError as error:
             raise ValueError(f"{name}: cannot be held in {self.bits} bits. {error}") from None
         assert found.minimum is not None
         parts = [found.step.view(torch.uint8), found.minimum.view(torch.uint8), found.data]
-        if found.data.shape[-1] % 2:  # steps must begin at even bytes
+        if found.data.shape[-1] % 2:
             parts.append(found.data.new_zeros(*found.data.shape[:-1], 1))
-        return torch.cat(parts, dim=-1)
+        return torch.cat(parts, dim=-1).view(torch.float16)
 
     def _unpacked(self, name: str, packed: Tensor) -> Tensor:
         """[batch, length, kv_heads, head_dim], each head's tokens together in memory as a ``KVCache`` has them."""
         _, width, dtype, _ = self._like[name]
-        packed = packed.transpose(1, 2)
+        packed = packed.view(torch.uint8).transpose(1, 2)
         size = self._size(width)
         groups = -(-width // size)
         counts = groups * size * self.bits // 8

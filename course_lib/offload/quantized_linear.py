@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -79,7 +79,7 @@ class QuantizedLinear(nn.Module):
         group_size: int | None = 64,
         symmetric: bool = False,
         fast: bool = True,
-    ) -> Self:
+    ) -> QuantizedLinear:
         """A layer with the weight of ``linear`` in ``bits`` a number (see ``quantize``), and with its very bias."""
         return cls(
             quantize(linear.weight, bits=bits, group_size=group_size, symmetric=symmetric),
@@ -97,7 +97,7 @@ class QuantizedLinear(nn.Module):
         in_features: int,
         dtype: str | torch.dtype,
         fast: bool = True,
-    ) -> Self:
+    ) -> QuantizedLinear:
         """The layer whose ``tensors()`` and ``settings`` these are, on the very tensors."""
         if not {"data", "step"} <= set(tensors) <= {"data", "step", "minimum", "bias"}:
             raise ValueError(
@@ -239,7 +239,7 @@ class QuantizedLinear(nn.Module):
     def _set_dtype(self, dtype: torch.dtype) -> None:
         self.weight = torch.empty(self.out_features, self.in_features, dtype=dtype, device="meta")
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> QuantizedLinear:
         """As of any module, but a dtype is that of the arithmetic: steps and minima stay in float16."""
         held = {name: tensor for name, tensor in self._buffers.items() if tensor is not None}
         super()._apply(fn, recurse)
