@@ -1,4 +1,4 @@
-"""The short way of a decode step: what it gives is what the long way gives, and it is not taken where it must not be."""
+"""The short way of a decode step gives what the long way gives, and is not taken where it must not be."""
 
 from __future__ import annotations
 
