@@ -29,7 +29,7 @@ def of_shape(batch: int, keys: int, heads: int, dim: int, dtype: torch.dtype = t
     ]
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_a_single_query_comes_out_as_by_the_long_way_to_the_bit(
     shape: tuple[int, int, int, int], dtype: torch.dtype
@@ -40,6 +40,30 @@ def test_a_single_query_comes_out_as_by_the_long_way_to_the_bit(
     assert torch.equal(short, attention(query, key, value, backend="torch_sdpa"))
     assert torch.equal(short, attention(query, key, value, Causal("bottom-right")))
     assert torch.equal(attention(query, key, value), short)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shape", [*SHAPES, (5, 700, 12, 64)], ids=str)
+def test_in_half_precision_the_short_way_is_at_least_as_near_to_the_definition(
+    shape: tuple[int, int, int, int], dtype: torch.dtype
+) -> None:
+    query, key, value = of_shape(*shape, dtype)
+    exact = attention(query.double(), key.double(), value.double(), backend="reference")
+    short, long = one_query(query, key, value), attention(query, key, value, backend="torch_sdpa")
+    assert short is not None and short.dtype == dtype
+    errors = [float((found.double() - exact).abs().max()) for found in (short, long)]
+    rounding = torch.finfo(dtype).eps * float(exact.abs().max())
+    assert errors[0] <= max(errors[1], rounding), errors
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_row_in_half_precision_does_not_depend_on_the_others(dtype: torch.dtype) -> None:
+    query, key, value = of_shape(5, 700, 12, 64, dtype)
+    together = one_query(query, key, value)
+    assert together is not None
+    for row in range(5):
+        alone = one_query(query[row : row + 1], key[row : row + 1], value[row : row + 1])
+        assert alone is not None and torch.equal(alone[0], together[row])
 
 
 def test_keys_in_the_order_of_a_cache_are_read_where_they_lie() -> None:
