@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from course_lib.models import OPT, load_model
+from course_lib.models import load_model
 
 from .made_opt import PARTS, twins
 from .test_load import TOKENS, saved, sharded, stored_anew
@@ -33,16 +33,14 @@ def with_byte(path: Path, place: int, value: int) -> None:
         file.write(bytes([value]))
 
 
-@pytest.mark.parametrize("place", [0, 3, 7, 8, 9, 40])
-def test_a_flipped_byte_in_the_header_is_refused_or_changes_nothing_that_counts(
-    place: int, tmp_path: Path
-) -> None:
-    model, _ = saved(tmp_path)
+@pytest.mark.parametrize("place", [0, 3, 7, 8, 9])
+def test_a_flipped_byte_at_the_beginning_is_refused(place: int, tmp_path: Path) -> None:
+    """The length of the header, and the first of its signs."""
+    saved(tmp_path)
     path = tmp_path / FILE
     with_byte(path, place, path.read_bytes()[place] ^ 0x55)
     with pytest.raises(ValueError, match=r"path: |folder: "):
         load_model(tmp_path)
-    assert isinstance(model, OPT)
 
 
 def test_offsets_that_lie_are_refused(tmp_path: Path) -> None:

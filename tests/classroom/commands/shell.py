@@ -5,6 +5,7 @@ import os
 import select
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -12,6 +13,7 @@ from unittest import mock
 import pytest
 
 from course_lib import cli
+from course_lib.classroom import messages
 
 ALONE = ("PYTHONUTF8", "PYTHONIOENCODING", "LC_ALL", "COURSE_LANGUAGE", "NO_COLOR")
 needs_a_terminal = pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminals there")
@@ -50,6 +52,9 @@ def command(*arguments: object, stdin: str | bytes = "", **variables: str) -> Do
     with (
         mock.patch.multiple(sys, stdin=files[0], stdout=files[1], stderr=files[2]),
         mock.patch.dict(os.environ, environment(**variables), clear=True),
+        mock.patch.object(
+            messages, "_chosen", []
+        ),  # no language but the environment's, whatever a test has chosen
     ):
         try:
             code = cli.main([str(argument) for argument in arguments])
@@ -132,6 +137,16 @@ class Terminal:
             self.type(b"\x03")
             if select.select([self.fd], [], [], 10)[0]:
                 return
+
+    def stop(self) -> int:
+        """Press Ctrl-C until the command ends, every few seconds: Python loses one that comes while a callback of C
+        code runs, as a user's does. The exit code."""
+        while True:
+            self.type(b"\x03")
+            pressed = time.monotonic()
+            while time.monotonic() < pressed + 5:
+                if not self._read():
+                    return self.process.wait(timeout=120)
 
     def _read(self) -> bytes:
         assert select.select([self.fd], [], [], 240)[0], f"nothing more after {self.shown!r}"
