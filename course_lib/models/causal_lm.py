@@ -33,6 +33,7 @@ from course_lib.tiny_gpt.model import check_token_positions, check_tokens, check
 from .alibi_at import ALiBiAt, has_holes
 from .card import model_card
 from .checkpoint import write_model
+from .stored_part import StoredPart
 
 
 class CausalLM(nn.Module):
@@ -217,6 +218,13 @@ class CausalLM(nn.Module):
         )
         width = config.num_layers * config.num_heads * config.head_width
         return 6 * in_products + 12 * width * (length + 1) / 2
+
+    @classmethod
+    def stored_parts(cls, config: Any) -> list[StoredPart]:
+        """Where a checkpoint keeps each tensor of the state dict: under its own name unless a family says else."""
+        with torch.device("meta"):
+            names = list(cls(config).state_dict())
+        return [StoredPart(own, own, optional=own == "head.weight" and config.tied_head) for own in names]
 
     def to_stored(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The tensors of ``state``, a state dict or part of one, under the names that a saved model has for them."""

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from course_lib.gqa import KVCache
 
 from .few_rows import few_rows
-from .generate_rows import NewToken, Rows
+from .generate_rows import NewToken, Rows, at_last_real
 from .generate_settings import Settings, check_model, checked_settings
 
 TOKENS_AHEAD = 512
@@ -89,7 +89,7 @@ def generate(
     # A short prompt has few rows too, and the head always has. A single step: weights are put in no order for it.
     with few_rows(own, len(tokens), steps=1):
         hidden = own.hidden(tokens, attention_mask=settings.real, cache=caches)
-        unread = rows.take(own.head(_at_last_real(hidden, settings.real)))
+        unread = rows.take(own.head(at_last_real(hidden, settings.real)))
     del hidden
     with few_rows(own, len(tokens), steps=0 if rows.done else settings.max_new_tokens - 1):
         while not rows.done:
@@ -104,15 +104,6 @@ def _caches(num_layers: int, length: int, settings: Settings) -> list[KVCache]:
     if settings.max_new_tokens <= TOKENS_AHEAD:
         return [KVCache(max_length=length + settings.max_new_tokens) for _ in range(num_layers)]
     return [KVCache(block_size=TOKENS_AHEAD) for _ in range(num_layers)]
-
-
-def _at_last_real(hidden: Tensor, real: Tensor | None) -> Tensor:
-    """[batch, width]: what stands at the last real token of each row."""
-    if real is None:
-        return hidden[:, -1]
-    columns = torch.arange(hidden.shape[1], device=hidden.device)
-    rows = torch.arange(len(hidden), device=hidden.device)
-    return hidden[rows, (columns * real).argmax(1)]
 
 
 def _check_device(device: torch.device, tokens: Any) -> None:

@@ -140,6 +140,17 @@ class Rows:
         return text + own.finish(cut=not stopped) if stopped or full else text
 
 
+def at_last_real(
+    hidden: Float[Tensor, "batch length width"], real: Tensor | None
+) -> Float[Tensor, "batch width"]:
+    """What stands at the last real token of each row; ``real`` [batch, length] marks them, None: all are."""
+    if real is None:
+        return hidden[:, -1]
+    columns = torch.arange(hidden.shape[1], device=hidden.device)
+    rows = torch.arange(len(hidden), device=hidden.device)
+    return hidden[rows, (columns * real).argmax(1)]
+
+
 def _prompts(tokens: Tensor, settings: Settings) -> list[list[int]]:
     """The real tokens of each row that tell how its text goes on; none where each token has bytes of its own."""
     if hasattr(settings.tokenizer, "token_bytes"):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,36 +37,88 @@ def load_model(
     if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
         raise TypeError(f"dtype: expected a floating-point torch.dtype or None, got {dtype!r}.")
     with open_checkpoint(path, revision=revision) as checkpoint:
-        kind = checkpoint.model_type
-        if not isinstance(kind, str) or kind not in FAMILIES:
-            raise ValueError(
-                f"path: expected a model of one of the types {', '.join(map(repr, FAMILIES))}, got {kind!r} in "
-                f"{checkpoint.folder / 'config.json'}."
-            )
-        if kind == MODEL_TYPE:
+        if checkpoint.model_type == MODEL_TYPE:
             return GPT.load(checkpoint.folder, device=device, dtype=dtype)
-        family = FAMILIES[kind]
-        try:
-            config = family.config_class.from_dict(checkpoint.config)
-            if config.num_layers > len(checkpoint.names()):
-                raise ValueError(
-                    f"It has {config.num_layers} layers, the files {len(checkpoint.names())} tensors."
-                )
-            with torch.device("meta"):
-                model = family(config)
-        except (TypeError, ValueError, RuntimeError, OverflowError) as error:
-            raise ValueError(
-                f"path: {checkpoint.folder / 'config.json'} describes no model of this checkpoint. {error}"
-            ) from None
-        parts = _parts(checkpoint, model)
-        names = checkpoint.stored_names(parts)
-        owners = _owners(parts, names)
-        _check_tied(checkpoint, model, names)
-        _check_shapes(checkpoint, model, owners, names)
-        model.to(dtype or _dtype(checkpoint, names)).to_empty(device=device)
+        layout = lay_out(checkpoint)
+        model = layout.model
+        model.to(dtype or layout.dtype).to_empty(device=device)
         model.tie()
-        _fill(checkpoint, model, owners, names)
+        state = model.state_dict()
+        with torch.no_grad():
+            for own, tensor in layout.tensors():
+                state[own].copy_(tensor)
     return model.eval()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A checkpoint whose names and shapes fit ``model``, which is on "meta" and has no weights yet."""
+
+    checkpoint: Checkpoint
+    model: Any
+    names: dict[str, str]
+    owners: dict[str, list[StoredPart]]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype that most of the numbers are stored in."""
+        counts: dict[torch.dtype, int] = defaultdict(int)
+        for name in self.names.values():
+            counts[self.checkpoint.dtype(name)] += torch.Size(self.checkpoint.shape(name)).numel()
+        return max(counts, key=lambda kind: counts[kind])
+
+    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """All tensors by their names in the state dict, in the order of the files: to be read, not written to."""
+        for stored, parts in self.owners.items():
+            tensor = self.checkpoint.tensor(self.names[stored])
+            for part in parts:
+                yield part.own, _taken(part, tensor)
+
+    def tensor(self, own: str) -> Tensor:
+        """The tensor ``own`` of the state dict: to be read, not written to."""
+        for stored, parts in self.owners.items():
+            for part in parts:
+                if part.own == own:
+                    return _taken(part, self.checkpoint.tensor(self.names[stored]))
+        raise KeyError(f"own: expected a tensor of the checkpoint, got {own!r}.")
+
+
+def lay_out(checkpoint: Checkpoint) -> Layout:
+    """The model that ``checkpoint`` describes, on "meta", and where its tensors are; all names and shapes compared.
+
+    Raises ValueError as :func:`load_model` does.
+    """
+    kind = checkpoint.model_type
+    if not isinstance(kind, str) or kind not in FAMILIES:
+        raise ValueError(
+            f"path: expected a model of one of the types {', '.join(map(repr, FAMILIES))}, got {kind!r} in "
+            f"{checkpoint.folder / 'config.json'}."
+        )
+    family = FAMILIES[kind]
+    try:
+        # The config of the course's own GPT takes its own fields alone.
+        described = {
+            name: value
+            for name, value in checkpoint.config.items()
+            if (kind, name) != (MODEL_TYPE, "model_type")
+        }
+        config = family.config_class.from_dict(described)
+        if config.num_layers > len(checkpoint.names()):
+            raise ValueError(
+                f"It has {config.num_layers} layers, the files {len(checkpoint.names())} tensors."
+            )
+        with torch.device("meta"):
+            model = family(config)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise ValueError(
+            f"path: {checkpoint.folder / 'config.json'} describes no model of this checkpoint. {error}"
+        ) from None
+    parts = _parts(checkpoint, model)
+    names = checkpoint.stored_names(parts)
+    owners = _owners(parts, names)
+    _check_tied(checkpoint, model, names)
+    _check_shapes(checkpoint, model, owners, names)
+    return Layout(checkpoint, model, names, owners)
 
 
 def _parts(checkpoint: Checkpoint, model: Any) -> list[StoredPart]:
@@ -137,25 +190,6 @@ def _check_shapes(
                     f"path: expected {name} of shape {whole}, as config.json has it, got {list(came)} in "
                     f"{checkpoint.file(name)}."
                 )
-
-
-def _dtype(checkpoint: Checkpoint, names: dict[str, str]) -> torch.dtype:
-    """The dtype that most of the numbers are stored in."""
-    counts: dict[torch.dtype, int] = defaultdict(int)
-    for name in names.values():
-        counts[checkpoint.dtype(name)] += torch.Size(checkpoint.shape(name)).numel()
-    return max(counts, key=lambda kind: counts[kind])
-
-
-@torch.no_grad()
-def _fill(
-    checkpoint: Checkpoint, model: Any, owners: dict[str, list[StoredPart]], names: dict[str, str]
-) -> None:
-    state = model.state_dict()
-    for stored, parts in owners.items():
-        tensor = checkpoint.tensor(names[stored])
-        for part in parts:
-            state[part.own].copy_(_taken(part, tensor))
 
 
 def _taken(part: StoredPart, tensor: Tensor) -> Tensor:

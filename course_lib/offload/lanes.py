@@ -41,12 +41,16 @@ class Lanes:
         done.set_result(work())  # an error is the caller's, at once
         return done
 
+    def drain(self, *names: str) -> None:
+        """Drop what these lanes have not begun, and wait for what they have; they can be used again."""
+        for name in names:
+            if name in self._executors:
+                self._executors.pop(name).shutdown(wait=True, cancel_futures=True)
+
     def __enter__(self) -> Lanes:
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for executor in self._executors.values():
-            executor.shutdown(wait=True, cancel_futures=True)
-        self._executors.clear()
+        self.drain(*self._executors)
