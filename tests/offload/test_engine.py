@@ -242,6 +242,7 @@ def test_each_token_is_told_with_the_number_of_its_prompt(folders: dict[str, Pat
     assert [told[row] for row in range(7)] == found[:, 20:].tolist()
 
 
+@pytest.mark.error_messages
 def test_faults_are_told_before_any_work(folders: dict[str, Path], tmp_path: Path) -> None:
     with offloaded(folders["opt"], tmp_path, weights=(0, 0, 1)) as model:
         with pytest.raises(ValueError, match=r"max_new_tokens: expected at most .* 128 positions"):

@@ -8,6 +8,8 @@ import pytest
 
 from course_lib.offload import OffloadPolicy
 
+pytestmark = pytest.mark.error_messages
+
 
 def test_everything_is_on_the_device_unless_said_otherwise() -> None:
     policy = OffloadPolicy()
