@@ -3,6 +3,7 @@
 import io
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -140,7 +141,7 @@ class Terminal:
 
     def stop(self) -> int:
         """Press Ctrl-C until the command ends, every few seconds: Python loses one that comes while a callback of C
-        code runs, as a user's does. The exit code."""
+        code runs. The exit code."""
         while True:
             self.type(b"\x03")
             pressed = time.monotonic()
@@ -162,5 +163,7 @@ def _own_the_terminal() -> None:
     import fcntl
     import termios
 
+    # Where the tests run in the background of a script, Ctrl-C is ignored, and children inherit that.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.setsid()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # Ctrl-C then interrupts this process
