@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import platform
 
 import pytest
 import torch
@@ -91,6 +92,12 @@ def test_the_kernel_is_used_for_few_rows_and_only_where_it_was_found_to_agree(mo
     monkeypatch.setattr(module, "_has_int4_kernel", lambda *a: False)
     layer(rows(1, 128, dtype=torch.bfloat16))
     assert used == [1, 32]
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="measured on x86 alone")
+def test_the_kernels_of_pytorch_agree_with_the_definition_here():
+    assert module._has_int4_kernel(0, 64) and module._has_int4_kernel(32, 64)
+    assert module._has_int8_kernel(0, 128)
 
 
 def test_a_kernel_that_is_missing_or_wrong_is_not_used(monkeypatch):
